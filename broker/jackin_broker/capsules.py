@@ -1,0 +1,265 @@
+"""The capsules that the broker serves: what is configured, who is init, who launched it.
+
+A configured capsule is served from the broker's start; one with a boundary refuses everybody
+until its init is on record. Only whoever opened a capsule may record its init (DESIGN §4).
+It refuses to know sockets and requests: `peer.py` judges callers, `doorways.py` listens.
+Invariant: a record of init holds a pidfd, so it is never about another process of that number.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from .config.model import CapsuleConfig, CapsuleKind, Mount
+from .errors import ConfigError, DenialCode, Refusal
+from .processes import Namespace, ProcessGone, is_alive, opened, own_depth
+
+if TYPE_CHECKING:
+    from .identity import PinnedBinary
+
+# Names one launch of a capsule in the record and in logs; not a secret, only unique.
+_SESSION_ID_BYTES: Final = 8
+
+
+@dataclass(eq=False)
+class InitRecord:
+    """A capsule's PID 1. `depth` counts PID namespaces, `start_time` the kernel's ticks."""
+
+    pid: int
+    pidfd: int
+    start_time: int
+    uid: int
+    depth: int
+    _namespace: Namespace | None = None
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended; its pidfd becomes readable when it does."""
+        return is_alive(self.pidfd)
+
+    def namespace(self) -> Namespace | None:
+        """Its PID namespace, as soon as the kernel lets us see it.
+
+        A process that has just made its user namespace is hidden until it executes a program.
+        """
+        if self._namespace is None:
+            try:
+                with opened(self.pid) as process:
+                    found = process.pid_namespace()
+            except ProcessGone:
+                return None
+            self._namespace = found if self.is_alive() else None
+        return self._namespace
+
+    def close(self) -> None:
+        """Let go of the pidfd."""
+        os.close(self.pidfd)
+
+
+def record_init(pid: int, uids: Iterable[int]) -> InitRecord:
+    """The record of a capsule's PID 1, named by the one who started it.
+
+    Raises: Refusal(PEER_REFUSED) unless it lives, has one of `uids` on the host, and is the
+    first process of a PID namespace exactly one level below ours.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except (OSError, ValueError, OverflowError) as error:
+        raise _not_init(f"process {pid} does not exist") from error
+    try:
+        with opened(pid) as process:
+            status, started = process.status(), process.start_time()
+        depth = own_depth() + 1
+        if status.uid not in frozenset(uids):
+            raise _not_init(f"process {pid} has uid {status.uid}, which is not configured")
+        if len(status.depths) != depth or status.depths[-1] != 1:
+            raise _not_init(f"process {pid} is not the first of a namespace of its own")
+        if not is_alive(pidfd):
+            raise _not_init(f"process {pid} has ended")
+    except ProcessGone as error:
+        os.close(pidfd)
+        raise _not_init(f"process {pid} cannot be read") from error
+    except Refusal:
+        os.close(pidfd)
+        raise
+    return InitRecord(pid, pidfd, started, status.uid, depth)
+
+
+@dataclass(eq=False)
+class Capsule:
+    """One capsule while the broker runs. A reload changes it in place."""
+
+    name: str
+    config: CapsuleConfig
+    binaries: Mapping[str, PinnedBinary]
+    kind: CapsuleKind
+    uids: frozenset[int]
+    mounts: tuple[Mount, ...] = ()
+    init: InitRecord | None = None
+    session_id: str = ""
+
+    @property
+    def has_boundary(self) -> bool:
+        """Whether something keeps the agent from being the operator; kind none has nothing."""
+        return self.kind is not CapsuleKind.NONE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a launch holds it."""
+        return bool(self.session_id)
+
+    def drop_init(self) -> None:
+        """Forget init, which ended or whose launch did."""
+        if self.init is not None:
+            self.init.close()
+            self.init = None
+
+
+@dataclass(frozen=True)
+class Reconfigured:
+    """What a new configuration did to the registry; doorways follow it."""
+
+    added: tuple[Capsule, ...] = ()
+    changed: tuple[Capsule, ...] = ()
+    removed: tuple[Capsule, ...] = ()
+
+
+@dataclass(eq=False)
+class CapsuleRegistry:
+    """Every capsule by name."""
+
+    _capsules: dict[str, Capsule] = field(default_factory=dict[str, Capsule])
+
+    def __iter__(self) -> Iterator[Capsule]:
+        return iter(tuple(self._capsules.values()))
+
+    def __len__(self) -> int:
+        return len(self._capsules)
+
+    def get(self, name: str) -> Capsule | None:
+        """The capsule of that name."""
+        return self._capsules.get(name)
+
+    def configure(
+        self,
+        configs: Mapping[str, CapsuleConfig],
+        binaries: Mapping[str, Mapping[str, PinnedBinary]],
+    ) -> Reconfigured:
+        """Take a configuration; capsules that run keep their init and what launch added."""
+        added: list[Capsule] = []
+        changed: list[Capsule] = []
+        for name, config in configs.items():
+            pinned = binaries.get(name, {})
+            capsule = self._capsules.get(name)
+            if capsule is None:
+                capsule = Capsule(name, config, pinned, config.kind, frozenset(config.uids))
+                self._capsules[name] = capsule
+                added.append(capsule)
+            elif capsule.config != config or capsule.binaries != pinned:
+                changed.append(capsule)
+            self._apply(capsule, config, pinned)
+        gone = [name for name in self._capsules if name not in configs]
+        removed = [self._capsules.pop(name) for name in gone]
+        for capsule in removed:
+            capsule.drop_init()
+        return Reconfigured(tuple(added), tuple(changed), tuple(removed))
+
+    def open(
+        self,
+        name: str,
+        *,
+        kind: str = "",
+        uids: Sequence[int] = (),
+        mounts: Sequence[Mount] = (),
+    ) -> Capsule:
+        """The capsule, held by one launch from now on; its `session_id` proves the holder.
+
+        An empty name means the only configured capsule, an empty kind its own. `uids` say who will live in it, and
+        have to be configured; mounts are added to the configured ones.
+        Raises: ConfigError, Refusal(NOT_ALLOWED) while another launch holds it.
+        """
+        capsule = self._named(name)
+        configured = capsule.config.kind.value
+        if kind not in ("", configured):
+            raise ConfigError(
+                f"capsules.{capsule.name}.kind: is {configured}, not {kind}",
+                hint=f"launch it with --runtime {configured}, or change its kind",
+            )
+        if capsule.is_open:
+            raise Refusal(
+                DenialCode.NOT_ALLOWED,
+                f"capsule {capsule.name} is already launched",
+                hint="end it first, or configure another capsule",
+            )
+        _check_uids(capsule, uids)
+        capsule.mounts = (*capsule.config.mounts, *mounts)
+        capsule.session_id = secrets.token_hex(_SESSION_ID_BYTES)
+        return capsule
+
+    def record_init(self, name: str, pid: int, session_id: str) -> InitRecord:
+        """Put the capsule's PID 1 on record, once a launch.
+
+        Raises: Refusal(PEER_REFUSED) from anybody but the launch that holds the capsule, for a
+        second init while the first lives, and for a process that cannot be init.
+        """
+        capsule = self._capsules.get(name)
+        if capsule is None or not session_id or capsule.session_id != session_id:
+            raise Refusal(DenialCode.PEER_REFUSED, f"capsule {name} is not held by this launch")
+        if not capsule.has_boundary:
+            raise _not_init(f"capsule {name} has no boundary, so it has no init")
+        if capsule.init is not None and capsule.init.is_alive():
+            raise _not_init(f"capsule {name} has an init already")
+        record = record_init(pid, capsule.uids)
+        capsule.drop_init()
+        capsule.init = record
+        return record
+
+    def close(self, name: str, session_id: str) -> None:
+        """Give the capsule back: init is forgotten, the configuration alone counts again."""
+        capsule = self._capsules.get(name)
+        if capsule is None or not session_id or capsule.session_id != session_id:
+            return
+        capsule.drop_init()
+        capsule.session_id = ""
+        self._apply(capsule, capsule.config, capsule.binaries)
+
+    def _apply(
+        self, capsule: Capsule, config: CapsuleConfig, pinned: Mapping[str, PinnedBinary]
+    ) -> None:
+        launched = capsule.mounts[len(capsule.config.mounts) :] if capsule.is_open else ()
+        if not capsule.is_open:
+            capsule.kind = config.kind
+        capsule.uids = frozenset(config.uids)
+        capsule.mounts = (*config.mounts, *launched)
+        capsule.config, capsule.binaries = config, pinned
+
+    def _named(self, name: str) -> Capsule:
+        if name:
+            found = self._capsules.get(name)
+            if found is None:
+                raise ConfigError(
+                    f"capsules.{name}: is not configured",
+                    hint=f"add [capsules.{name}] to the configuration and reload",
+                )
+            return found
+        if len(self._capsules) == 1:
+            return next(iter(self._capsules.values()))
+        names = ", ".join(sorted(self._capsules)) or "none is configured"
+        raise ConfigError(f"which capsule? {names}", hint="name one with --name")
+
+
+def _check_uids(capsule: Capsule, uids: Sequence[int]) -> None:
+    configured = capsule.config.uids
+    for uid in uids:
+        if uid not in configured:
+            raise ConfigError(
+                f"capsules.{capsule.name}.uids: {uid} is not among them",
+                hint=f"add {uid} to its uids, or launch it as one of {list(configured)}",
+            )
+
+
+def _not_init(reason: str) -> Refusal:
+    return Refusal(DenialCode.PEER_REFUSED, reason)

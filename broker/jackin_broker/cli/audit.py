@@ -1,0 +1,134 @@
+"""`audit`: read the record, follow it, check it, hand it on.
+
+It reads the file itself, so it works without a broker. Texts from capsules go through
+`display.py`; `export` gives the lines as they are, for machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from .. import audit as record
+from .. import paths
+from ..display import show
+from ..errors import JackinError
+
+# How often `follow` looks for new lines; a person does not notice less.
+FOLLOW_INTERVAL_S: Final = 0.2
+_ARGUMENT_MAX_CHARS: Final = 60
+
+
+@click.group()
+def audit() -> None:
+    """Read and check the record of what was asked and run."""
+
+
+@audit.command("show")
+@click.option("--last", default=50, show_default=True, help="So many lines; 0 for all.")
+@click.option("--json", "as_json", is_flag=True, help="The lines as they are.")
+def show_(last: int, as_json: bool) -> None:
+    """Print the newest lines, oldest first."""
+    lines = list(record.read(_path()))
+    for line in lines[-last:] if last else lines:
+        _print(line, as_json)
+
+
+@audit.command()
+@click.option("--json", "as_json", is_flag=True, help="The lines as they are.")
+def follow(as_json: bool) -> None:
+    """Print every new line as it is written, until interrupted."""
+    path = _path()
+    seen = sum(1 for _ in record.read(path))
+    click.echo(f"following {path}, interrupt to end", err=True)
+    while True:
+        for line in record.read(path):
+            if line.number > seen:
+                _print(line, as_json)
+                seen = line.number
+        time.sleep(FOLLOW_INTERVAL_S)
+
+
+@audit.command()
+@click.option("--json", "as_json", is_flag=True)
+def verify(as_json: bool) -> None:
+    """Check that every line continues the one before it."""
+    path = _path()
+    try:
+        count = record.verify(path)
+    except record.Damage as damage:
+        if as_json:
+            click.echo(json.dumps({"ok": False, "line": damage.number, "reason": str(damage)}))
+        raise JackinError(
+            f"the record is damaged at {damage}",
+            hint=f"keep {path} for a look, then move it away: a new chain starts by itself",
+        ) from damage
+    click.echo(json.dumps({"ok": True, "lines": count}) if as_json else f"{count} lines, unbroken")
+
+
+@audit.command()
+@click.option("--output", type=click.Path(path_type=Path), help="A file instead of stdout.")
+def export(output: Path | None) -> None:
+    """Write the whole record as JSON lines."""
+    sink = output.open("xb") if output else sys.stdout.buffer
+    try:
+        for line in record.read(_path()):
+            sink.write(line.raw)
+        sink.flush()
+    finally:
+        if output:
+            sink.close()
+
+
+def _path() -> Path:
+    path = paths.resolve(os.environ).audit_file
+    if not path.exists():
+        raise JackinError(
+            f"there is no record yet at {path}", hint="it begins with the first broker's start"
+        )
+    return path
+
+
+def _print(line: record.Line, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(line.raw)
+        sys.stdout.buffer.flush()
+        return
+    fields = line.fields
+    if not fields:
+        click.echo(f"{line.number}: damaged line")
+        return
+    words = [
+        str(fields.get("at", ""))[:19],
+        f"{fields.get('event', '?')!s:<8}",
+        show(str(fields.get("capsule", "-"))).line,
+    ]
+    if fields.get("id"):
+        words.append(str(fields["id"])[:8])
+    argv = fields.get("argv")
+    if isinstance(argv, list):
+        words.append(" ".join(_quoted(item) for item in argv))
+    words += [
+        f"{key}={_value(fields[key])}"
+        for key in ("by", "bindings", "code", "exit_code", "ended_by", "redacted", "repeated")
+        if fields.get(key) not in (None, "", [])
+    ]
+    click.echo("  ".join(words))
+
+
+def _quoted(item: object) -> str:
+    """An argument that shows where it begins and ends."""
+    text = show(str(item), limit=_ARGUMENT_MAX_CHARS).line
+    return f"'{text}'" if " " in text else text
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(show(str(item)).line for item in value)
+    return show(str(value)).line

@@ -1,0 +1,136 @@
+"""Answer without the screen: `requests`, `decide`, `kill`.
+
+Everything that came from a capsule goes through `display.py` on its way to the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Final
+
+import click
+import msgspec
+
+from .. import paths
+from .. import operator_protocol as op
+from ..display import show
+from ..errors import DenialCode, JackinError, Refusal
+from ..operator_client import OperatorClient, ask_broker
+
+# Shorter beginnings of an id are typed by mistake more often than on purpose.
+ID_PREFIX_MIN_CHARS: Final = 4
+_ARGUMENT_MAX_CHARS: Final = 200
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="A list of objects; with --follow one a line.")
+@click.option("--follow", is_flag=True, help="Go on: print every change. Counts as an operator.")
+def requests(as_json: bool, follow: bool) -> None:
+    """List the requests that wait or run."""
+    socket_path = paths.resolve(os.environ).operator_socket
+    if follow:
+        asyncio.run(_follow(str(socket_path), as_json))
+        return
+    views = _views()
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(views), indent=2))
+    elif not views:
+        click.echo("nothing waits, nothing runs")
+    else:
+        for view in views:
+            click.echo(_lines(view))
+
+
+async def _follow(socket_path: str, as_json: bool) -> None:
+    client = await OperatorClient.connect(socket_path)
+    try:
+        attached = await client.call(
+            op.Attach(0, op.OPERATOR_PROTOCOL_VERSION, client="follow")
+        )
+        assert isinstance(attached, op.Attached)
+        for view in attached.requests:
+            _print_change(view, as_json)
+        async for push in client:
+            if isinstance(push, op.RequestChanged):
+                _print_change(push.request, as_json)
+            elif isinstance(push, op.Goodbye):
+                raise JackinError(f"the broker ended: {push.reason}")
+    finally:
+        await client.close()
+
+
+def _print_change(view: op.RequestView, as_json: bool) -> None:
+    click.echo(json.dumps(msgspec.to_builtins(view)) if as_json else _lines(view))
+
+
+@click.command()
+@click.argument("request_id", metavar="ID")
+@click.option("--approve/--deny", "approve", default=None, help="The answer; one is needed.")
+@click.option("--with", "names", default="", metavar="NAME,…", help="The bindings to deliver.")
+@click.option("--reason", default="", help="What the agent is told of a denial.")
+@click.option("--json", "as_json", is_flag=True)
+def decide(
+    request_id: str, approve: bool | None, names: str, reason: str, as_json: bool
+) -> None:
+    """Answer the request ID (or the beginning of one) without the picker."""
+    if approve is None:
+        raise click.UsageError("say --approve or --deny")
+    if not approve and names:
+        raise click.UsageError("--with goes with --approve")
+    view = _find(request_id)
+    bindings = tuple(name for name in names.split(",") if name)
+    call = op.Decide(0, view.id, op.view_digest(view), approve, bindings, reason)
+    reply = ask_broker(paths.resolve(os.environ).operator_socket, call)
+    assert isinstance(reply, op.Decided)
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(reply)))
+    if not reply.accepted:
+        raise JackinError(
+            f"not decided: {reply.reason}", hint="look again: jackin-broker requests"
+        )
+    if not as_json:
+        click.echo(f"{'approved' if approve else 'denied'} {view.id}")
+
+
+@click.command()
+@click.argument("request_id", metavar="ID")
+def kill(request_id: str) -> None:
+    """End the running command ID and everything it started."""
+    view = _find(request_id)
+    ask_broker(paths.resolve(os.environ).operator_socket, op.KillRequest(0, view.id))
+    click.echo(f"ended {view.id}")
+
+
+def _views() -> tuple[op.RequestView, ...]:
+    reply = ask_broker(paths.resolve(os.environ).operator_socket, op.ListRequests(0))
+    assert isinstance(reply, op.Requests)
+    return reply.requests
+
+
+def _find(request_id: str) -> op.RequestView:
+    views = _views()
+    for view in views:
+        if view.id == request_id:
+            return view
+    hits = [view for view in views if view.id.startswith(request_id)]
+    if len(hits) == 1 and len(request_id) >= ID_PREFIX_MIN_CHARS:
+        return hits[0]
+    raise Refusal(
+        DenialCode.BAD_REQUEST,
+        f"{len(hits) or 'no'} requests on the desk begin with that id",
+        hint="list them with: jackin-broker requests",
+    )
+
+
+def _lines(view: op.RequestView) -> str:
+    """One request as text: a line of facts, then one argument a line."""
+    waits = f", expires in {view.expires_in_s:.0f} s" if view.state.value == "waiting" else ""
+    ended = f" ({view.outcome})" if view.outcome else ""
+    head = f"{view.id}  {view.state.value}{ended}  capsule {show(view.capsule).line}{waits}"
+    argv = [show(part, limit=_ARGUMENT_MAX_CHARS).line for part in (view.command, *view.args)]
+    items = [f"  [{index}] {item}" for index, item in enumerate(argv)]
+    cwd = f"  in {show(view.cwd).line}"
+    names = ", ".join(row.name + ("*" if row.wanted else "") for row in view.bindings)
+    return "\n".join([head, *items, cwd, f"  bindings (* wanted): {names or 'none'}"])

@@ -1,0 +1,167 @@
+"""The daemon's life from the command line: `serve`, `attach`, `status`, `reload`, `stop`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+import msgspec
+
+from .. import operator_protocol as op
+from .. import paths
+from ..display import show
+from ..errors import BrokerUnreachable, JackinError
+from ..operator_client import ask_broker
+
+# A broker on a slow disk with a cold cache; only a fault takes longer, and the log has it.
+START_LIMIT_S: Final = 15.0
+# Between two looks whether the broker that was started answers.
+START_LOOK_S: Final = 0.05
+# Commands that run get their grace before the broker ends.
+STOP_LIMIT_S: Final = 30.0
+
+
+@click.command()
+def serve() -> None:
+    """Run the broker in the foreground until it is stopped or interrupted."""
+    from ..daemon import run
+
+    asyncio.run(run(os.environ, announce=lambda line: click.echo(line)))
+
+
+@click.command()
+def attach() -> None:
+    """Open the picker on the running broker."""
+    socket_path = paths.resolve(os.environ).operator_socket
+    _status(socket_path)
+    _become_picker(socket_path)
+
+
+def start_and_attach() -> NoReturn:
+    """Start the broker if none runs, and open the picker in its place."""
+    places = paths.resolve(os.environ)
+    if not _answers(places.operator_socket):
+        click.echo("no broker runs, starting one …", err=True)
+        _start_in_background(places)
+    _become_picker(places.operator_socket)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+def status(as_json: bool) -> None:
+    """Say what is up: capsules, who is attached, what waits and runs."""
+    report = _status(paths.resolve(os.environ).operator_socket)
+    if as_json:
+        fields = msgspec.to_builtins(report)
+        del fields["seq"], fields["type"]
+        click.echo(json.dumps(fields, indent=2))
+        return
+    operators = f"{report.operators} attached" if report.operators else "nobody attached"
+    click.echo(f"broker {report.version}, pid {report.pid}, up {report.uptime_s:.0f} s")
+    click.echo(f"operators: {operators}; {report.waiting} waiting, {report.running} running")
+    click.echo(f"keyring: {report.keyring}; vault: {report.vault}")
+    for capsule in report.capsules:
+        note = f" ({capsule.note})" if capsule.note else ""
+        click.echo(f"capsule {capsule.name}: {capsule.kind}, {capsule.socket}{note}")
+    if not report.capsules:
+        click.echo("no capsule is configured: jackin-broker config init")
+    for notice in report.notices:
+        click.echo(f"notice: {show(notice).line}")
+
+
+@click.command()
+def reload() -> None:
+    """Have the broker read its configuration again; what runs is not harmed."""
+    reply = ask_broker(paths.resolve(os.environ).operator_socket, op.Reload(0))
+    assert isinstance(reply, op.Done)
+    click.echo("reloaded")
+    for note in reply.notes:
+        click.echo(f"note: {note}")
+
+
+@click.command()
+def stop() -> None:
+    """Stop the broker; what waits is denied, what runs is ended."""
+    socket_path = paths.resolve(os.environ).operator_socket
+    pid = _status(socket_path).pid
+    watch = os.pidfd_open(pid)
+    try:
+        ask_broker(socket_path, op.Stop(0))
+        click.echo("stopping …", err=True)
+        _wait_for_end(watch, pid)
+    finally:
+        os.close(watch)
+    click.echo("stopped")
+
+
+def _wait_for_end(watch: int, pid: int) -> None:
+    import select
+
+    poller = select.poll()
+    poller.register(watch, select.POLLIN)
+    if not poller.poll(STOP_LIMIT_S * 1000):
+        raise JackinError(f"the broker (pid {pid}) has not ended within {STOP_LIMIT_S:g} s")
+
+
+def _status(socket_path: Path) -> op.StatusReport:
+    reply = ask_broker(socket_path, op.GetStatus(0))
+    assert isinstance(reply, op.StatusReport)
+    return reply
+
+
+def _answers(socket_path: Path) -> bool:
+    try:
+        _status(socket_path)
+    except BrokerUnreachable:
+        return False
+    return True
+
+
+def _start_in_background(places: paths.Paths) -> None:
+    """Start `serve` in a session of its own and wait until it answers.
+
+    Raises: JackinError with the broker's own words when it ends at once.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-m", "jackin_broker", "serve"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd="/",
+    )
+    assert child.stderr is not None
+    deadline = time.monotonic() + START_LIMIT_S
+    while not _answers(places.operator_socket):
+        if child.poll() is not None:
+            words = child.stderr.read().decode("utf-8", "replace").strip()
+            raise JackinError(f"the broker did not start: {_cause(words)}")
+        if time.monotonic() > deadline:
+            raise JackinError(
+                f"the broker does not answer after {START_LIMIT_S:g} s",
+                hint=f"see {places.log_file}",
+            )
+        time.sleep(START_LOOK_S)
+    child.stderr.close()
+
+
+def _cause(words: str) -> str:
+    """The error line of the broker's own stderr, without its prefix."""
+    for line in words.splitlines():
+        _, mark, text = line.partition("error: ")
+        if mark:
+            return text
+    return words.splitlines()[-1] if words else "it said nothing"
+
+
+def _become_picker(socket_path: Path) -> NoReturn:
+    argv = [sys.executable, "-m", "jackin_picker", "--socket", str(socket_path)]
+    sys.stdout.flush()
+    os.execv(sys.executable, argv)  # noqa: S606 - our own interpreter and module

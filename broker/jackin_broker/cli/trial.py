@@ -1,0 +1,275 @@
+"""`try`: a first minute without any set-up.
+
+A private broker with a temporary vault, a throw-away credential, a capsule with a small agent, and
+one request for the operator to answer. Everything lives in one temporary directory that is
+removed on every way out; the operator's own configuration, keyring and broker are not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from .. import operator_protocol as op
+from .. import paths
+from ..errors import BrokerUnreachable, JackinError
+from ..operator_client import ask_broker
+
+# A broker with a cold cache; only a fault takes longer.
+START_LIMIT_S: Final = 15.0
+LOOK_S: Final = 0.05
+# How long the picker stays after the agent ended, so that its result can be read.
+LINGER_S: Final = 2.5
+# TERM, then KILL; the broker gives its commands their own grace first.
+END_LIMIT_S: Final = 10.0
+CAPSULE: Final = "demo"
+BINDING: Final = "DEMO_TOKEN"
+
+_AGENT: Final = f"""
+echo '$ printenv {BINDING}'
+printenv {BINDING} || echo '  (nothing: the agent does not have it)'
+echo '$ jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}'
+jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}
+echo "  (exit status $?)"
+"""
+
+_INTRO: Final = """
+jackin-exec: a first minute
+
+  An agent starts in a capsule{boundary}. It has no credentials. It will ask to run
+
+      printenv {binding}
+
+  with a throw-away credential that was made just now. You answer it on the next screen:
+
+      Space   tick {binding}, so that this one command gets it
+      ↓       move to Run, then Enter to say yes
+      Esc     say no
+
+  Keys do nothing until the prompt has been still for a moment, so that what you type into
+  something else approves nothing.
+"""
+
+
+@click.command("try")
+@click.option("--yes", "at_once", is_flag=True, help="Do not wait for Enter before the screen.")
+def try_(at_once: bool) -> int:
+    """See it work in a minute, without any set-up."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise JackinError(
+            "try needs a terminal: it shows the picker",
+            hint="run it in a terminal, not in a pipe",
+        )
+    runtime = _runtime()
+    boundary = "" if runtime == "bwrap" else " without a boundary (bubblewrap does not work here)"
+    click.echo(_INTRO.format(boundary=boundary, binding=BINDING))
+    if not at_once:
+        click.prompt("Press Enter to begin", default="", show_default=False, prompt_suffix=" ")
+    with ExitStack() as stack:
+        root = stack.enter_context(_directory())
+        environ = _private_environment(root)
+        _furnish(environ, runtime)
+        stack.enter_context(_broker(environ))
+        transcript = _play(environ, runtime, root / "transcript")
+        record = _record(environ)
+    _epilogue(transcript, record)
+    return 0
+
+
+def _runtime() -> str:
+    from ..runner import confine
+
+    return "bwrap" if confine.is_available() else "none"
+
+
+@contextmanager
+def _directory() -> Generator[Path]:
+    """A directory of our own, with a path so short that sockets fit; removed at the end."""
+    root = Path(tempfile.mkdtemp(prefix="jackin-try-", dir="/tmp"))  # noqa: S108 - made 0700
+    former = {
+        number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield root
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    """Leave by the same way as Ctrl-C, so that everything is cleaned up."""
+    raise KeyboardInterrupt
+
+
+def _private_environment(root: Path) -> dict[str, str]:
+    environ = dict(os.environ)
+    for variable, name in (
+        ("XDG_CONFIG_HOME", "config"),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_RUNTIME_DIR", "run"),
+    ):
+        (root / name).mkdir(mode=0o700)
+        environ[variable] = str(root / name)
+    return environ
+
+
+def _furnish(environ: Mapping[str, str], runtime: str) -> None:
+    """The demo's configuration, vault and credential."""
+    from ..trust import ensure_private_dir
+
+    here = paths.resolve(environ)
+    ensure_private_dir(here.config_dir)
+    confine = "" if runtime == "bwrap" else f"\n[capsules.{CAPSULE}.binaries.printenv]\nconfine = false\n"
+    text = f"""schema = 1
+
+[broker]
+keyring = "vault"
+no_operator = "wait"
+
+[env]
+{BINDING} = {{ keyring = "jackin-try", on_demand = true, label = "a throw-away token" }}
+
+[capsules.{CAPSULE}]
+kind = "{runtime}"
+host_binaries = ["printenv"]
+unmapped_cwd = "fallback"
+fallback_cwd = "/"
+{confine}"""
+    here.config_file.touch(mode=0o600)
+    here.config_file.write_text(text)
+
+
+@contextmanager
+def _broker(environ: Mapping[str, str]) -> Generator[None]:
+    """A private broker whose vault holds the throw-away credential, unlocked."""
+    from ..vault import Vault
+
+    here = paths.resolve(environ)
+    passphrase = secrets.token_urlsafe(24)
+    click.echo("making a vault and starting a private broker …", err=True)
+    vault = Vault(here.vault_file)
+    vault.create(passphrase)
+    vault.unlock(passphrase)
+    vault.set("jackin-try", BINDING, "demo-" + secrets.token_urlsafe(24))
+    vault.lock()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "jackin_broker", "serve"],
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd="/",
+    )
+    try:
+        _wait_for_broker(child, here)
+        ask_broker(here.operator_socket, op.UnlockVault(0, passphrase))
+        yield
+    finally:
+        _end(child)
+
+
+def _wait_for_broker(child: subprocess.Popen[bytes], here: paths.Paths) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while True:
+        try:
+            ask_broker(here.operator_socket, op.GetStatus(0))
+        except BrokerUnreachable as error:
+            if child.poll() is not None or time.monotonic() > deadline:
+                child.kill()
+                assert child.stderr is not None
+                words = child.stderr.read().decode("utf-8", "replace").strip()
+                raise JackinError(f"the private broker did not start: {words}") from error
+            time.sleep(LOOK_S)
+        else:
+            return
+
+
+def _play(environ: Mapping[str, str], runtime: str, transcript: Path) -> str:
+    """Run the agent behind the picker; what the agent saw."""
+    here = paths.resolve(environ)
+    with transcript.open("wb") as sink:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "jackin_broker", "launch", "--runtime", runtime]
+            + ["--name", CAPSULE, "--", "sh", "-c", _AGENT],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            cwd="/",
+        )
+        try:
+            picker = subprocess.Popen(
+                [sys.executable, "-m", "jackin_picker", "--socket", str(here.operator_socket)],
+                env=dict(environ),
+            )
+            threading.Thread(target=_leave_after, args=(agent, picker), daemon=True).start()
+            picker.wait()
+        finally:
+            _end(agent)
+    return transcript.read_text("utf-8", "replace")
+
+
+def _leave_after(agent: subprocess.Popen[bytes], picker: subprocess.Popen[bytes]) -> None:
+    """Close the picker a moment after the agent is done."""
+    agent.wait()
+    try:
+        picker.wait(LINGER_S)
+    except subprocess.TimeoutExpired:
+        picker.terminate()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    if child.stderr is not None:
+        child.stderr.close()
+
+
+def _record(environ: Mapping[str, str]) -> list[str]:
+    from .. import audit
+
+    lines: list[str] = []
+    for line in audit.read(paths.resolve(environ).audit_file):
+        fields = line.fields
+        if "argv" in fields or fields.get("event") == "refused":
+            words = (f"{key}={fields[key]}" for key in ("by", "bindings", "code", "exit_code", "redacted") if fields.get(key) not in (None, "", []))
+            lines.append(f"{str(fields.get('at'))[11:19]}  {fields.get('event')!s:<8} {'  '.join(words)}")
+    return lines
+
+
+def _epilogue(transcript: str, record: list[str]) -> None:
+    from ..display import show_lines
+
+    click.echo("\nWhat the agent saw:\n")
+    for line in show_lines(transcript):
+        click.echo("    " + line.line.removesuffix("\\n"))
+    click.echo("\nWhat is on record:\n")
+    for entry in record:
+        click.echo("    " + entry)
+    click.echo(
+        "\nEverything of this trial is gone again. To use it for real:\n\n"
+        "    jackin-broker config init               a configuration to begin with\n"
+        "    jackin-broker credential add GH_TOKEN   a value from a hidden prompt\n"
+        "    jackin-broker                           start the broker, open the picker\n"
+    )

@@ -1,0 +1,142 @@
+"""One connection from a capsule, as frames in and frames out, with pacing both ways.
+
+It refuses to know what messages mean: whole frames go to a `FrameHandler`. Invariants: nothing
+that the peer sends or fails to read grows memory past the constants here; a broken frame is
+reported once and nothing after it is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+import msgspec
+
+from . import protocol
+from .errors import PeerProtocolError
+from .frames import Frame, FrameDecoder, Stream, data_frames, message_frame
+
+# What may lie unsent before the command is paused: two data frames, so that a fast reader
+# never waits for us and a slow one costs half a megabyte.
+WRITE_HIGH_BYTES: Final = 2 * protocol.DATA_FRAME_MAX_BYTES
+# How long a last message may take to leave; a caller that does not read loses it.
+FAREWELL_S: Final = 5.0
+
+
+class FrameHandler(Protocol):
+    """What a connection reports to; every call comes from the loop."""
+
+    def frame_received(self, frame: Frame) -> None:
+        """A whole frame arrived."""
+
+    def peer_broke(self, error: PeerProtocolError) -> None:
+        """The peer sent what cannot be a frame; nothing more will be reported but the end."""
+
+    def peer_gone(self) -> None:
+        """The peer closed, or the connection broke."""
+
+    def output_may_flow(self, flows: bool) -> None:
+        """Whether more output can be taken now."""
+
+
+class CapsuleConnection(asyncio.Protocol):
+    """The broker's end. Made before its handler is known; frames wait for `attach`."""
+
+    def __init__(self) -> None:
+        self._decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_FROM_CAPSULE_MAX_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._handler: FrameHandler | None = None
+        self._is_broken = False
+        self._drained: asyncio.Event = asyncio.Event()
+        self._drained.set()
+        self.is_gone = False
+
+    def attach(self, handler: FrameHandler) -> None:
+        """Report to this handler from now on."""
+        self._handler = handler
+        self.hold(False)
+
+    def hold(self, held: bool) -> None:
+        """Stop reading from the peer, or go on."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # --- asyncio's side -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._handler is None or self._is_broken:
+            return
+        try:
+            frames = self._decoder.feed(data)
+        except PeerProtocolError as error:
+            self._is_broken = True
+            self._handler.peer_broke(error)
+            return
+        for frame in frames:
+            self._handler.frame_received(frame)
+
+    def eof_received(self) -> bool:
+        """An end from the peer ends it all: a caller that wants output keeps both halves open."""
+        self._lost()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._drained.set()
+        self._lost()
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+        if self._handler is not None:
+            self._handler.output_may_flow(False)
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+        if self._handler is not None:
+            self._handler.output_may_flow(True)
+
+    def _lost(self) -> None:
+        if not self.is_gone:
+            self.is_gone = True
+            if self._handler is not None:
+                self._handler.peer_gone()
+
+    # --- our side -----------------------------------------------------------------------
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Queue a message. After the peer went it goes nowhere."""
+        if self._transport is not None:
+            body = protocol.encode(message)
+            self._transport.write(
+                message_frame(body, max_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)
+            )
+
+    def send_data(self, stream: Stream, data: bytes) -> None:
+        """Queue output."""
+        if self._transport is not None and data:
+            for frame in data_frames(stream, data):
+                self._transport.write(frame)
+
+    async def close(self) -> None:
+        """Let what is queued leave, bounded by FAREWELL_S, and end the connection."""
+        transport = self._transport
+        if transport is None:
+            return
+        transport.set_write_buffer_limits(high=0)  # `_drained` now means: nothing is left
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self._drained.wait()
+        except TimeoutError:
+            transport.abort()
+        else:
+            transport.close()

@@ -1,0 +1,344 @@
+"""The daemon: wiring, start, stop, reload.
+
+It refuses to know requests: sessions serve them. Invariants: one broker a place, by a lock; no
+credential is resolved before the record can be written; a configuration that is wrong keeps the
+old one in force; on the way out every session gets its last word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from . import __version__, identity, listening
+from . import config as configuration
+from . import operator_protocol as op
+from . import paths as places
+from .approvals import Approvals
+from .audit import Audit
+from .capsules import Capsule, CapsuleRegistry
+from .config import Config, NoOperator
+from .desk import Desk, DeskLimits
+from .doorway import Doorway
+from .errors import ConfigError, DenialCode, JackinError, Refusal
+from .hardening import forbid_dumps
+from .launching import capsule_ready
+from .operator_server import OperatorServer
+from .protocol import EndedBy
+from .runner.tree import become_subreaper
+from .session import Services
+from .sources.resolver import Resolver
+from .trust import ensure_private_dir
+from .vault import Vault
+
+_log = logging.getLogger("jackin_broker")
+
+# A month of a talkative broker fits; older text is of no use to anyone.
+LOG_MAX_BYTES: Final = 2 * 1024 * 1024
+LOG_BACKUPS: Final = 3
+
+
+async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) -> None:
+    """Serve until stopped.
+
+    Raises: ConfigError when it cannot start; JackinError when another broker runs.
+    """
+    forbid_dumps()
+    become_subreaper()
+    daemon = Daemon(environ)
+    try:
+        await daemon.start()
+        announce(f"jackin-broker {__version__} serves {daemon.paths.operator_socket}")
+        for notice in daemon.notices():
+            announce(f"notice: {notice}")
+        await daemon.stopped.wait()
+    finally:
+        await daemon.close()
+
+
+class Daemon:
+    """One running broker; the operator server's `Steward`."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
+        private = places.resolve(self._environ)
+        self._lock = _take_lock(private.lock_file)
+        config = configuration.load(private.config_file)
+        self.paths: Final = places.resolve(self._environ, config.broker.runtime_dir)
+        self.stopped: Final = asyncio.Event()
+        self._started_at = time.monotonic()
+        self._log_handler = _open_log(self.paths.log_file)
+        self._registry = CapsuleRegistry()
+        self._doorways: dict[str, Doorway] = {}
+        self._server: OperatorServer | None = None
+        self._vault = Vault(self.paths.vault_file)
+        desk = Desk(_desk_limits(config))
+        approvals = Approvals(desk, wait_without_operator=_waits(config))
+        audit = Audit(self.paths.audit_file)
+        self._services = Services(config, approvals, audit, self._make_resolver(config))
+
+    # --- start and stop -----------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open every doorway.
+
+        Raises: ConfigError, JackinError.
+        """
+        self._check(self._services.config)
+        await self._services.audit.record("broker_started", pid=os.getpid(), version=__version__)
+        self._apply(self._services.config)
+        ensure_private_dir(self.paths.private_dir)
+        listener = listening.listen_at(self.paths.operator_socket)
+        self._server = OperatorServer(listener, self._services.approvals, self, os.getpid())
+        await self._server.open()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+        _log.info("started, pid %d", os.getpid())
+
+    async def close(self) -> None:
+        """End what runs, deny what waits, take the sockets away."""
+        self._services.is_stopping = True
+        await asyncio.gather(*(door.close() for door in self._doorways.values()))
+        for capsule in self._registry:
+            self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
+        if self._server is not None:
+            self.paths.operator_socket.unlink(missing_ok=True)
+            await self._server.close("the broker stopped")
+        await self._services.resolver.close()
+        try:
+            await self._services.audit.record("broker_stopped", pid=os.getpid())
+        except Refusal:
+            _log.exception("the stop is not on record")
+        self._services.audit.close()
+        _log.info("stopped")
+        logging.getLogger().removeHandler(self._log_handler)
+        self._log_handler.close()
+        os.close(self._lock)
+
+    # --- Steward ------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Begin to end."""
+        self.stopped.set()
+
+    def status(self, seq: int) -> op.StatusReport:
+        """What is up."""
+        desk = self._services.approvals.desk
+        return op.StatusReport(
+            seq,
+            pid=os.getpid(),
+            version=__version__,
+            uptime_s=round(time.monotonic() - self._started_at, 1),
+            operators=desk.operators,
+            waiting=len(desk.waiting()),
+            running=len(desk.running()),
+            keyring=self._services.resolver.describe(),
+            vault=self._vault_state(),
+            capsules=tuple(self._capsule_status(capsule) for capsule in self._registry),
+            notices=self.notices(),
+        )
+
+    def notices(self) -> tuple[str, ...]:
+        """What an operator should know of this broker."""
+        config = self._services.config
+        lines = [
+            f"capsule {capsule.name} has no boundary (kind none): the agent can approve itself"
+            for capsule in self._registry
+            if not capsule.has_boundary
+        ]
+        if config.is_missing:
+            lines.append(f"there is no configuration at {self.paths.config_file}")
+        return tuple(lines)
+
+    def kill(self, request_id: str) -> None:
+        """End a running command.
+
+        Raises: Refusal when nothing of that id runs.
+        """
+        running = self._services.running.get(request_id)
+        if running is None:
+            raise Refusal(DenialCode.BAD_REQUEST, "nothing of that id runs")
+        running.end(EndedBy.OPERATOR)
+
+    async def reload(self) -> tuple[str, ...]:
+        """Take the configuration file as it is now; what changed, in words.
+
+        Raises: ConfigError; the old configuration is then still in force.
+        """
+        config = configuration.load(self.paths.config_file)
+        self._check(config)
+        notes = self._apply(config)
+        old = self._services.config
+        self._services.config = config
+        self._services.approvals.desk.limits = _desk_limits(config)
+        self._services.approvals.wait_without_operator = _waits(config)
+        if (old.broker.keyring, old.limits) != (config.broker.keyring, config.limits):
+            former, self._services.resolver = self._services.resolver, self._make_resolver(config)
+            await former.close()
+        await self._services.audit.record("broker_reloaded", pid=os.getpid())
+        return notes
+
+    async def unlock_vault(self, passphrase: str) -> None:
+        """Unlock the vault for this broker's life; off the loop, it takes about a second."""
+        await asyncio.to_thread(self._vault.unlock, passphrase)
+
+    async def check_credential(self, name: str, capsule: str) -> None:
+        """Resolve a binding once, and drop the value.
+
+        Raises: JackinError that says what is wrong.
+        """
+        config = self._services.config
+        binding = config.entries_of(capsule).get(name)
+        if binding is None:
+            raise ConfigError(
+                f"env.{name}: there is no such binding", hint="see: jackin-broker credential list"
+            )
+        for credential in await self._services.resolver.resolve([binding]):
+            credential.forget()
+
+    async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]:
+        """Hold a capsule for a launch."""
+        mounts = tuple(
+            configuration.Mount(mount.capsule, mount.host, mount.read_only)
+            for mount in call.mounts
+        )
+        capsule = self._registry.open(call.name, kind=call.kind, uids=call.uids, mounts=mounts)
+        try:
+            configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
+            listening.admit(capsule.name, capsule.uids, self.paths)
+            ready = await capsule_ready(
+                call.seq, capsule, self._services.config, self._services.resolver, self.paths
+            )
+        except BaseException:
+            self._registry.close(capsule.name, capsule.session_id)
+            raise
+        return ready, capsule.session_id
+
+    def record_init(self, name: str, pid: int, session_id: str) -> None:
+        """Put a capsule's PID 1 on record."""
+        self._registry.record_init(name, pid, session_id)
+
+    def close_capsule(self, name: str, session_id: str) -> None:
+        """A launch ended."""
+        self._registry.close(name, session_id)
+
+    # --- configuration ------------------------------------------------------------------
+
+    def _check(self, config: Config) -> None:
+        """Raise ConfigError for what only this machine can tell is wrong."""
+        for capsule in config.capsules.values():
+            configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
+
+    def _apply(self, config: Config) -> tuple[str, ...]:
+        """Pin the binaries and follow with the doorways; what changed, in words."""
+        search_path = self._environ.get("PATH", os.defpath)
+        binaries = {
+            name: {
+                binary: identity.find_binary(binary, search_path)
+                for binary in capsule.host_binaries
+            }
+            for name, capsule in config.capsules.items()
+        }
+        change = self._registry.configure(config.capsules, binaries)
+        for capsule in change.removed:
+            self._doorways.pop(capsule.name).stop_listening()
+            self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
+        for capsule in change.added:
+            listener = listening.open_doorway(capsule.name, capsule.uids, self.paths)
+            self._doorways[capsule.name] = Doorway(self._services, capsule, listener)
+        for capsule in change.changed:
+            listening.admit(capsule.name, capsule.uids, self.paths)
+        return (
+            *(f"capsule {capsule.name} added" for capsule in change.added),
+            *(f"capsule {capsule.name} changed" for capsule in change.changed),
+            *(f"capsule {capsule.name} removed; what runs in it goes on" for capsule in change.removed),
+        )
+
+    def _reload_on_signal(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._reload_logged())
+        task.add_done_callback(lambda done: done.exception())
+
+    async def _reload_logged(self) -> None:
+        try:
+            await self.reload()
+        except JackinError as error:
+            _log.error("not reloaded: %s", error)
+
+    def _make_resolver(self, config: Config) -> Resolver:
+        return Resolver(
+            environ=self._environ,
+            keyring_kind=config.broker.keyring.value,
+            vault=self._vault,
+            timeout_s=config.limits.source_s,
+        )
+
+    def _vault_state(self) -> str:
+        if not self._vault.exists:
+            return "none"
+        return "unlocked" if self._vault.is_unlocked else "locked"
+
+    def _capsule_status(self, capsule: Capsule) -> op.CapsuleStatus:
+        init = capsule.init
+        note = ""
+        if not capsule.has_boundary:
+            note = "no boundary: the agent can approve itself"
+        elif init is None or not init.is_alive():
+            note = "not launched"
+        return op.CapsuleStatus(
+            capsule.name,
+            capsule.kind,
+            str(self.paths.capsule_socket(capsule.name)),
+            tuple(sorted(capsule.uids)),
+            init.pid if init is not None and init.is_alive() else 0,
+            note,
+        )
+
+
+def _waits(config: Config) -> bool:
+    return config.broker.no_operator is NoOperator.WAIT
+
+
+def _desk_limits(config: Config) -> DeskLimits:
+    limits = config.limits
+    return DeskLimits(
+        limits.approve_s, limits.waiting_per_capsule, limits.ask_burst, limits.ask_per_s
+    )
+
+
+def _take_lock(path: Path) -> int:
+    """The lock of the one broker at this place; held as long as the descriptor is open."""
+    ensure_private_dir(path.parent)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise JackinError(
+            "a broker runs here already", hint="see: jackin-broker status"
+        ) from error
+    return fd
+
+
+def _open_log(path: Path) -> RotatingFileHandler:
+    """Log to a file of the operator's alone; stderr belongs to the terminal."""
+    ensure_private_dir(path.parent)
+    old_mask = os.umask(0o077)
+    try:
+        handler = RotatingFileHandler(path, maxBytes=LOG_MAX_BYTES, backupCount=LOG_BACKUPS)
+        handler.stream.flush()
+    finally:
+        os.umask(old_mask)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.INFO)
+    return handler

@@ -1,0 +1,281 @@
+"""The desk: the requests that wait for the operator, and what may become of each.
+
+It refuses to know sockets, clocks and futures: time is passed in as monotonic seconds, changes
+come back as return values. Invariants: first in, first out; ids cannot be guessed; a state is
+left only along `TRANSITIONS`; expiry is enforced where a decision lands; one decision, one run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from .errors import DenialCode, JackinError, Refusal
+from .operator_protocol import FINAL_STATES, RequestState, RequestView, view_digest
+
+# 96 bits: no agent guesses another request's id, and it still fits a line.
+ID_BYTES: Final = 12
+# A popup that was closed by hand and opens again should not cost a denial (DESIGN §7).
+OPERATOR_GRACE_S: Final = 10.0
+
+TRANSITIONS: Final[dict[RequestState, frozenset[RequestState]]] = {
+    RequestState.WAITING: frozenset(
+        {
+            RequestState.APPROVED,
+            RequestState.DENIED,
+            RequestState.EXPIRED,
+            RequestState.CANCELLED,
+        }
+    ),
+    RequestState.APPROVED: frozenset(
+        {RequestState.RESOLVING, RequestState.DENIED, RequestState.CANCELLED}
+    ),
+    RequestState.RESOLVING: frozenset(
+        {RequestState.RUNNING, RequestState.DENIED, RequestState.CANCELLED}
+    ),
+    RequestState.RUNNING: frozenset({RequestState.DONE}),
+    RequestState.DONE: frozenset(),
+    RequestState.DENIED: frozenset(),
+    RequestState.EXPIRED: frozenset(),
+    RequestState.CANCELLED: frozenset(),
+}
+
+
+class DecisionFault(str, Enum):
+    """Why a decision was not taken."""
+
+    UNKNOWN_REQUEST = "unknown_request"
+    ALREADY_DECIDED = "already_decided"
+    EXPIRED = "expired"
+    CHANGED = "changed"
+    UNKNOWN_BINDING = "unknown_binding"
+
+
+class DecisionRefused(JackinError):
+    """The operator's decision was late, repeated, stale or named what was not shown."""
+
+    def __init__(self, fault: DecisionFault, message: str) -> None:
+        super().__init__(message)
+        self.fault: Final = fault
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What the operator said. `digest` names what was displayed to them."""
+
+    id: str
+    digest: str
+    approve: bool
+    bindings: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class DeskLimits(msgspec.Struct, frozen=True):
+    """How much may wait. Units: seconds; `ask_per_s` refills the bucket of `ask_burst`."""
+
+    approve_s: float
+    waiting_per_capsule: int
+    ask_burst: int
+    ask_per_s: float
+
+
+@dataclass
+class Entry:
+    """One request on the desk. Only the desk changes it."""
+
+    view: RequestView
+    asked_at: float
+    expires_at: float
+    state: RequestState = RequestState.WAITING
+    decision: Decision | None = None
+    outcome: str = ""
+    exit_code: int | None = None
+    digest: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.view.id
+
+
+@dataclass
+class _Bucket:
+    """A token bucket: `level` tokens at `at`."""
+
+    level: float
+    at: float
+
+
+@dataclass
+class Desk:
+    """The queue. `expire` and `decide` are told the time."""
+
+    limits: DeskLimits
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+    _attached: int = 0
+    _left_at: float | None = None
+
+    # --- who is there -------------------------------------------------------------------
+
+    @property
+    def operators(self) -> int:
+        """How many operators' clients are attached now."""
+        return self._attached
+
+    def attach(self) -> None:
+        """An operator's client is there."""
+        self._attached += 1
+
+    def detach(self, now: float) -> None:
+        """It left."""
+        self._attached -= 1
+        self._left_at = now
+
+    def has_operator(self, now: float) -> bool:
+        """Whether anyone is attached, or was within OPERATOR_GRACE_S."""
+        if self._attached > 0:
+            return True
+        return self._left_at is not None and now - self._left_at <= OPERATOR_GRACE_S
+
+    # --- the queue ----------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        """An id that nobody can guess and that is not on the desk."""
+        return secrets.token_hex(ID_BYTES)
+
+    def charge(self, capsule: str, now: float) -> None:
+        """Take one token of this capsule's bucket and check that there is room to wait.
+
+        Raises: Refusal(TOO_MANY_PENDING). Cancelled requests have paid too.
+        """
+        bucket = self._buckets.get(capsule)
+        if bucket is None:
+            bucket = self._buckets[capsule] = _Bucket(self.limits.ask_burst, now)
+        refill = (now - bucket.at) * self.limits.ask_per_s
+        bucket.level = min(float(self.limits.ask_burst), bucket.level + refill)
+        bucket.at = now
+        waiting = sum(1 for entry in self.waiting() if entry.view.capsule == capsule)
+        if waiting >= self.limits.waiting_per_capsule or bucket.level < 1:
+            raise Refusal(
+                DenialCode.TOO_MANY_PENDING,
+                f"capsule {capsule} asks too often: {waiting} of its requests wait already",
+                hint="wait for the answers to the requests that are open",
+            )
+        bucket.level -= 1
+
+    def submit(self, view: RequestView, now: float) -> Entry:
+        """Put a request that must be asked at the end of the queue."""
+        entry = Entry(view, now, now + self.limits.approve_s, digest=view_digest(view))
+        self._entries[view.id] = entry
+        return entry
+
+    def admit(self, view: RequestView, decision: Decision, now: float) -> Entry:
+        """Put a request that a rule allowed on the desk: approved, never waiting."""
+        entry = self.submit(view, now)
+        entry.decision = decision
+        entry.state = RequestState.APPROVED
+        return entry
+
+    def decide(self, decision: Decision, now: float) -> Entry:
+        """Take the operator's decision.
+
+        Raises: DecisionRefused; the request is then what it was, or expired.
+        """
+        entry = self._entries.get(decision.id)
+        if entry is None:
+            raise DecisionRefused(
+                DecisionFault.UNKNOWN_REQUEST, "no request of that id is on the desk"
+            )
+        if entry.state is not RequestState.WAITING:
+            raise DecisionRefused(
+                DecisionFault.ALREADY_DECIDED, f"the request is {entry.state.value} already"
+            )
+        if now >= entry.expires_at:
+            self.move(entry, RequestState.EXPIRED)
+            raise DecisionRefused(DecisionFault.EXPIRED, "the request expired before the decision")
+        if not secrets.compare_digest(decision.digest, entry.digest):
+            raise DecisionRefused(
+                DecisionFault.CHANGED, "the decision was made on something else than is asked now"
+            )
+        unknown = set(decision.bindings) - {row.name for row in entry.view.bindings}
+        if unknown:
+            raise DecisionRefused(
+                DecisionFault.UNKNOWN_BINDING,
+                f"binding {sorted(unknown)[0]} was not offered for this request",
+            )
+        entry.decision = decision
+        self.move(entry, RequestState.APPROVED if decision.approve else RequestState.DENIED)
+        return entry
+
+    def expire(self, now: float) -> list[Entry]:
+        """Move what is overdue to expired; returns it, oldest first."""
+        overdue = [entry for entry in self.waiting() if now >= entry.expires_at]
+        for entry in overdue:
+            self.move(entry, RequestState.EXPIRED)
+        return overdue
+
+    def next_expiry(self) -> float | None:
+        """When the next waiting request expires, or None."""
+        return min((entry.expires_at for entry in self.waiting()), default=None)
+
+    def move(self, entry: Entry, state: RequestState) -> None:
+        """Change a state along `TRANSITIONS`.
+
+        Raises: ValueError for a step that is not there: our bug.
+        """
+        if state not in TRANSITIONS[entry.state]:
+            raise ValueError(f"a request cannot go from {entry.state.value} to {state.value}")
+        entry.state = state
+
+    def remove(self, entry: Entry) -> None:
+        """Take an ended request off the desk."""
+        if entry.state not in FINAL_STATES:
+            raise ValueError("a request that has not ended stays on the desk")
+        self._entries.pop(entry.id, None)
+
+    # --- looking ------------------------------------------------------------------------
+
+    def entry(self, request_id: str) -> Entry | None:
+        """The request of that id, if it is on the desk."""
+        return self._entries.get(request_id)
+
+    def waiting(self) -> list[Entry]:
+        """What waits, oldest first."""
+        return [e for e in self._entries.values() if e.state is RequestState.WAITING]
+
+    def running(self) -> list[Entry]:
+        """What was approved and has not ended, oldest first."""
+        busy = {RequestState.APPROVED, RequestState.RESOLVING, RequestState.RUNNING}
+        return [e for e in self._entries.values() if e.state in busy]
+
+    def position(self, entry: Entry) -> int:
+        """The place in the queue, from 1; 0 for what does not wait."""
+        for place, other in enumerate(self.waiting(), start=1):
+            if other is entry:
+                return place
+        return 0
+
+    def views(self, now: float) -> tuple[RequestView, ...]:
+        """Everything on the desk as an operator sees it, oldest first."""
+        places = {entry.id: place for place, entry in enumerate(self.waiting(), start=1)}
+        return tuple(
+            self._view(entry, places.get(entry.id, 0), now) for entry in self._entries.values()
+        )
+
+    def view_of(self, entry: Entry, now: float) -> RequestView:
+        """One request as an operator sees it now."""
+        return self._view(entry, self.position(entry), now)
+
+    def _view(self, entry: Entry, position: int, now: float) -> RequestView:
+        waiting = entry.state is RequestState.WAITING
+        return msgspec.structs.replace(
+            entry.view,
+            state=entry.state,
+            position=position,
+            expires_in_s=round(max(0.0, entry.expires_at - now), 1) if waiting else 0,
+            outcome=entry.outcome,
+            exit_code=entry.exit_code,
+        )

@@ -1,0 +1,225 @@
+"""File operands: arguments that name files which the agent can write (DESIGN §6).
+
+A command that was approved for `psql -f report.sql` must not run another `report.sql`. So each
+argument that may name a regular file which the agent can change is digested when asked, and
+again before it runs. Read generously: the argument itself, what follows its first `=`, what
+follows a short option's letter, each also without a leading `@`; a wrong guess costs a digest.
+What such files include is not covered.
+
+Invariants: opening never blocks, never has a side effect (first by O_PATH, read only once it is
+known to be a regular file), and never reads more than the limits; nothing here is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+# DESIGN §6: what a prompt can show, and 15 ms of SHA-256.
+DIGESTED_MAX_COUNT: Final = 16
+DIGESTED_MAX_BYTES: Final = 16 * 1024 * 1024
+# Further files are compared by stat; ctime changes with every write and cannot be set back.
+OPERANDS_MAX_COUNT: Final = 64
+# Three system calls each; a `**` of a large project stays under 10 ms.
+EXAMINED_MAX_ARGS: Final = 1024
+_LINKS_MAX: Final = 40
+# PATH_MAX: nothing longer can be opened.
+_PATH_MAX_BYTES: Final = 4096
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class FileOperand(msgspec.Struct, frozen=True):
+    """A file that an argument names and the agent can change.
+
+    `path` is the text within the argument; `sha256` is empty beyond the limits, then stat
+    alone is compared. `argument` is the index in the arguments, from zero.
+    """
+
+    path: bytes
+    argument: int
+    size_bytes: int
+    sha256: str
+    device: int
+    inode: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self.files = DIGESTED_MAX_COUNT
+        self.size_bytes = DIGESTED_MAX_BYTES
+
+    def takes(self, size: int) -> bool:
+        """Whether a file of this size is still digested."""
+        if self.files == 0 or size > self.size_bytes:
+            return False
+        self.files -= 1
+        self.size_bytes -= size
+        return True
+
+
+def file_operands(
+    args: Sequence[bytes], cwd_fd: int, writable_roots: Sequence[bytes]
+) -> tuple[FileOperand, ...]:
+    """The files that the arguments name and the agent can change, in order, each once.
+
+    `args` without the command's name. `writable_roots`: the host directories of the capsule's
+    writable mounts; for kind `none` that is `/`.
+    """
+    found: list[FileOperand] = []
+    seen: set[bytes] = set()
+    budget = _Budget()
+    cwd = os.readlink(b"/proc/self/fd/%d" % cwd_fd)
+    for argument, arg in enumerate(args[:EXAMINED_MAX_ARGS]):
+        for path in _paths_in(arg):
+            if path in seen:
+                continue
+            seen.add(path)
+            operand = _operand(path, argument, cwd_fd, cwd, writable_roots, budget)
+            if operand is not None:
+                found.append(operand)
+            if len(found) == OPERANDS_MAX_COUNT:
+                return tuple(found)
+    return tuple(found)
+
+
+def is_unchanged(operand: FileOperand, cwd_fd: int) -> bool:
+    """Whether the path still names the same bytes."""
+    fd = _open_regular(operand.path, cwd_fd)
+    if fd is None:
+        return False
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if found.st_size != operand.size_bytes:
+            return False
+        if operand.sha256:
+            return _digest(file.fileno(), operand.size_bytes) == operand.sha256
+        now = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+        return now == (operand.device, operand.inode, operand.mtime_ns, operand.ctime_ns)
+
+
+def changed_operand(
+    before: Sequence[FileOperand],
+    args: Sequence[bytes],
+    cwd_fd: int,
+    writable_roots: Sequence[bytes],
+) -> bytes | None:
+    """The first path that no longer names what it did, or names a file only now; else None."""
+    known = {operand.path for operand in before}
+    for operand in before:
+        if not is_unchanged(operand, cwd_fd):
+            return operand.path
+    for operand in file_operands(args, cwd_fd, writable_roots):
+        if operand.path not in known:
+            return operand.path
+    return None
+
+
+def has_more(args: Sequence[bytes], operands: Sequence[FileOperand]) -> bool:
+    """Whether there may be files among the arguments beyond those that were looked at."""
+    return len(args) > EXAMINED_MAX_ARGS or len(operands) >= OPERANDS_MAX_COUNT
+
+
+def _paths_in(arg: bytes) -> Iterator[bytes]:
+    """The texts within an argument that may be paths."""
+    texts = [arg]
+    if b"=" in arg:
+        texts.append(arg.split(b"=", 1)[1])
+    if arg.startswith(b"-") and not arg.startswith(b"--"):
+        texts.append(arg[2:])
+    for text in texts:
+        for path in (text, text.removeprefix(b"@")):
+            if path and len(path) < _PATH_MAX_BYTES:
+                yield path
+
+
+def _operand(
+    path: bytes,
+    argument: int,
+    cwd_fd: int,
+    cwd: bytes,
+    writable_roots: Sequence[bytes],
+    budget: _Budget,
+) -> FileOperand | None:
+    fd = _open_regular(path, cwd_fd)
+    if fd is None:
+        return None
+    with open(fd, "rb"):
+        found = os.fstat(fd)
+        if not _passes_through(os.path.join(cwd, path), writable_roots):
+            return None
+        digest = _digest(fd, found.st_size) if budget.takes(found.st_size) else ""
+        return FileOperand(
+            path=path,
+            argument=argument,
+            size_bytes=found.st_size,
+            sha256=digest,
+            device=found.st_dev,
+            inode=found.st_ino,
+            mtime_ns=found.st_mtime_ns,
+            ctime_ns=found.st_ctime_ns,
+        )
+
+
+def _open_regular(path: bytes, cwd_fd: int) -> int | None:
+    """A descriptor that reads a regular file, None for everything else."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=cwd_fd)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            return None
+        # Through the descriptor: what is read is what was looked at.
+        return os.open(b"/proc/self/fd/%d" % place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    finally:
+        os.close(place)
+
+
+def _digest(fd: int, size: int) -> str:
+    """The SHA-256 of a file of this size; a file that grows is cut, and so differs."""
+    digest = hashlib.sha256()
+    left = size + 1
+    while left > 0 and (chunk := os.read(fd, min(left, _CHUNK_BYTES))):
+        digest.update(chunk)
+        left -= len(chunk)
+    return digest.hexdigest()
+
+
+def _passes_through(path: bytes, roots: Sequence[bytes]) -> bool:
+    """Whether the way to a file, link by link, touches a directory that the agent can write."""
+    pending = [part for part in path.split(b"/") if part not in (b"", b".")]
+    done = b"/"
+    links = 0
+    while True:
+        if any(_is_within(done, root) for root in roots):
+            return True
+        if not pending:
+            return False
+        part = pending.pop(0)
+        if part == b"..":
+            done = os.path.dirname(done)
+            continue
+        here = os.path.join(done, part)
+        try:
+            target = os.readlink(here)
+        except OSError:
+            done = here
+            continue
+        links += 1
+        if links > _LINKS_MAX or any(_is_within(here, root) for root in roots):
+            return True
+        done = b"/" if target.startswith(b"/") else done
+        pending = [p for p in target.split(b"/") if p not in (b"", b".")] + pending
+
+
+def _is_within(path: bytes, root: bytes) -> bool:
+    return path == root or path.startswith(root.rstrip(b"/") + b"/")

@@ -1,0 +1,229 @@
+"""The operator's doorway: who may answer, what they are told, what they may ask.
+
+One connection a client; calls carry a `seq`, pushes none. It refuses to know how a daemon is
+wired: what needs more than the desk goes to a `Steward`. Invariants: only the operator's own
+processes get past `check_operator`; no reply has a field for a value; a client that does not read
+is dropped, never waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from . import __version__
+from . import operator_protocol as op
+from .approvals import Approvals
+from .desk import Decision, DecisionRefused
+from .errors import DenialCode, JackinError, PeerProtocolError, Refusal
+from .frames import DataFrame, FrameDecoder, message_frame
+from .peer import check_operator
+
+_log = logging.getLogger(__name__)
+
+# Unread pushes of one client; a picker that hangs longer than this is better restarted.
+UNREAD_MAX_BYTES: Final = 8 * 1024 * 1024
+READ_BYTES: Final = 64 * 1024
+# Which clients can answer a prompt, so that `no_operator` does not apply.
+COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})
+
+
+class Steward(Protocol):
+    """What the daemon does for an operator. Every method may raise JackinError."""
+
+    def status(self, seq: int) -> op.StatusReport: ...
+
+    def kill(self, request_id: str) -> None: ...
+
+    async def reload(self) -> tuple[str, ...]: ...
+
+    def stop(self) -> None: ...
+
+    async def unlock_vault(self, passphrase: str) -> None: ...
+
+    async def check_credential(self, name: str, capsule: str) -> None: ...
+
+    async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]: ...
+
+    def record_init(self, name: str, pid: int, session_id: str) -> None: ...
+
+    def close_capsule(self, name: str, session_id: str) -> None: ...
+
+    def notices(self) -> tuple[str, ...]: ...
+
+
+class OperatorServer:
+    """Serves operator.sock until `close`."""
+
+    def __init__(
+        self, listener: socket.socket, approvals: Approvals, steward: Steward, broker_pid: int
+    ) -> None:
+        self._listener = listener
+        self._approvals = approvals
+        self._steward = steward
+        self._broker_pid = broker_pid
+        self._server: asyncio.Server | None = None
+        self._clients: set[_Client] = set()
+
+    async def open(self) -> None:
+        """Begin to accept."""
+        self._server = await asyncio.start_unix_server(self._serve, sock=self._listener)
+
+    async def close(self, reason: str) -> None:
+        """Say goodbye to everyone and end."""
+        if self._server is not None:
+            self._server.close()
+        for client in list(self._clients):
+            client.push(op.Goodbye(reason))
+            client.end()
+        for client in list(self._clients):
+            await client.ended.wait()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("socket")
+        try:
+            check_operator(peer, self._broker_pid)
+        except Refusal as refusal:
+            _log.warning("refused at operator.sock: %s", refusal)
+            writer.write(_frame(op.Failed(0, refusal.code.value, str(refusal), refusal.hint)))
+            writer.close()
+            return
+        client = _Client(reader, writer, self._approvals, self._steward)
+        self._clients.add(client)
+        try:
+            await client.run()
+        finally:
+            self._clients.discard(client)
+
+
+class _Client:
+    """One operator's connection."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        approvals: Approvals,
+        steward: Steward,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._approvals, self._steward = approvals, steward
+        self._leave: Callable[[], None] | None = None
+        self._launched: dict[str, str] = {}  # capsule → the session that proves the launch
+        self.ended: Final = asyncio.Event()
+
+    async def run(self) -> None:
+        """Answer calls in order until the client leaves."""
+        decoder = FrameDecoder(max_message_bytes=op.OPERATOR_MESSAGE_MAX_BYTES)
+        try:
+            while data := await self._reader.read(READ_BYTES):
+                for frame in decoder.feed(data):
+                    if isinstance(frame, DataFrame):
+                        raise PeerProtocolError("operators send messages alone")
+                    await self._answer(op.decode_call(frame.body))
+        except (ConnectionError, PeerProtocolError) as error:
+            _log.warning("an operator's client left: %s", error)
+        finally:
+            await self._cease()
+
+    def push(self, message: op.Push | op.Reply) -> None:
+        """Queue a message; a client that does not read is dropped."""
+        if self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > UNREAD_MAX_BYTES:
+            _log.warning("an operator's client does not read, dropped")
+            self._writer.transport.abort()
+            return
+        self._writer.write(_frame(message))
+
+    def end(self) -> None:
+        """Close once what is queued has left."""
+        self._writer.close()
+
+    async def _cease(self) -> None:
+        if self._leave is not None:
+            self._leave()
+        self._writer.close()
+        for name, session_id in self._launched.items():
+            self._steward.close_capsule(name, session_id)
+        self.ended.set()
+
+    async def _answer(self, call: op.Call) -> None:
+        try:
+            reply = await self._act(call)
+        except DecisionRefused as refused:
+            assert isinstance(call, op.Decide)
+            reply = op.Decided(call.seq, call.id, False, refused.fault.value, str(refused))
+        except Refusal as refusal:
+            reply = op.Failed(call.seq, refusal.code.value, str(refusal), refusal.hint)
+        except JackinError as error:
+            reply = op.Failed(call.seq, "failed", str(error), error.hint)
+        except Exception:  # an operator's call must not end the broker; the log has the cause
+            _log.exception("an operator's %s failed", type(call).__name__)
+            reply = op.Failed(
+                call.seq,
+                DenialCode.INTERNAL_ERROR.value,
+                "the broker failed",
+                "the cause is in the log: jackin-broker doctor says where that is",
+            )
+        self.push(reply)
+
+    async def _act(self, call: op.Call) -> op.Reply:
+        match call:
+            case op.Attach():
+                return self._attach(call)
+            case op.ListRequests(seq):
+                return op.Requests(seq, self._approvals.desk.views(self._approvals.now()))
+            case op.Decide():
+                decision = Decision(
+                    call.id, call.digest, call.approve, call.bindings, call.reason
+                )
+                self._approvals.decide(decision)
+                return op.Decided(call.seq, call.id, True)
+            case op.KillRequest(seq, request_id):
+                self._steward.kill(request_id)
+            case op.GetStatus(seq):
+                return self._steward.status(seq)
+            case op.Reload(seq):
+                return op.Done(seq, await self._steward.reload())
+            case op.Stop(seq):
+                self._steward.stop()
+            case op.UnlockVault(seq, passphrase):
+                await self._steward.unlock_vault(passphrase)
+            case op.CheckCredential(seq, name, capsule):
+                await self._steward.check_credential(name, capsule)
+            case op.OpenCapsule(seq):
+                ready, session_id = await self._steward.open_capsule(call)
+                self._launched[ready.name] = session_id
+                return ready
+            case op.RecordInit(seq, name, pid):
+                self._steward.record_init(name, pid, self._launched.get(name, ""))
+        return op.Done(seq)
+
+    def _attach(self, call: op.Attach) -> op.Attached:
+        if call.protocol != op.OPERATOR_PROTOCOL_VERSION:
+            raise JackinError(
+                f"protocol {call.protocol} is not spoken here, "
+                f"this broker speaks {op.OPERATOR_PROTOCOL_VERSION}",
+                hint="restart the broker and the picker from the same installation",
+            )
+        if self._leave is None:
+            self._leave = self._approvals.listen(
+                lambda view: self.push(op.RequestChanged(view)),
+                counts=call.client in COUNTING_CLIENTS,
+            )
+        return op.Attached(
+            call.seq,
+            __version__,
+            self._approvals.desk.views(self._approvals.now()),
+            self._steward.notices(),
+        )
+
+
+def _frame(message: msgspec.Struct) -> bytes:
+    return message_frame(msgspec.json.encode(message), max_bytes=op.OPERATOR_MESSAGE_MAX_BYTES)

@@ -1,0 +1,92 @@
+"""From the command to the caller: redacted, streamed or gathered, never held whole.
+
+It refuses to know what runs. Invariants: no byte leaves before the redactor let it go; a caller
+that wants no stream gets each one capped after redaction, cut between characters.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import protocol
+from .connection import CapsuleConnection
+from .frames import Stream
+from .intake import Intake
+from .redact.needles import NeedleSet
+from .redact.stream import Redactor
+
+TRUNCATION_MARKER: Final = "[truncated: {size} bytes in all]"
+
+
+class Output:
+    """The sink of one command's two streams."""
+
+    def __init__(
+        self,
+        connection: CapsuleConnection,
+        needles: NeedleSet,
+        started: protocol.ExecStarted,
+        *,
+        streams: bool,
+        intake: Intake,
+    ) -> None:
+        self._connection = connection
+        self._started: protocol.ExecStarted | None = started
+        self._intake = intake
+        self._redactors = {
+            stream: Redactor(needles) for stream in (Stream.STDOUT, Stream.STDERR)
+        }
+        self._kept: dict[Stream, bytearray] | None = (
+            None if streams else {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
+        )
+        self.sizes: Final = {Stream.STDOUT: 0, Stream.STDERR: 0}
+
+    def announce(self) -> None:
+        """Say once, and before any output, that the command runs."""
+        if self._started is not None:
+            self._connection.send(self._started)
+            self._started = None
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self._pass_on(stream, self._redactors[stream].feed(data))
+
+    def output_end(self, stream: Stream) -> None:
+        self._pass_on(stream, self._redactors[stream].finish())
+
+    def stdin_consumed(self, size: int) -> None:
+        self._intake.stdin_consumed(size)
+
+    @property
+    def redacted_count(self) -> int:
+        """How many masks the two streams have."""
+        return sum(redactor.redacted_count for redactor in self._redactors.values())
+
+    def text(self, stream: Stream) -> str | None:
+        """The capped text of a stream that was not streamed; None for one that was."""
+        if self._kept is None:
+            return None
+        kept, size = self._kept[stream], self.sizes[stream]
+        if size <= protocol.UNSTREAMED_OUTPUT_MAX_BYTES:
+            return kept.decode("utf-8", "replace")
+        whole = _cut_between_characters(bytes(kept)).decode("utf-8", "replace")
+        return whole + TRUNCATION_MARKER.format(size=size)
+
+    def _pass_on(self, stream: Stream, data: bytes) -> None:
+        self.announce()
+        self.sizes[stream] += len(data)
+        if self._kept is None:
+            self._connection.send_data(stream, data)
+        else:
+            kept = self._kept[stream]
+            kept += data[: protocol.UNSTREAMED_OUTPUT_MAX_BYTES - len(kept)]
+
+
+def _cut_between_characters(data: bytes) -> bytes:
+    """Without the beginning of a character that the cap cut in two, at most three bytes."""
+    for back in range(1, min(4, len(data)) + 1):
+        lead = data[-back]
+        if lead & 0xC0 == 0x80:
+            continue
+        needed = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+        return data[:-back] if needed > back else data
+    return data

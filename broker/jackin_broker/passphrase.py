@@ -1,0 +1,60 @@
+"""The vault's passphrase from a file, for programs that nobody sits in front of.
+
+`JACKIN_VAULT_PASSPHRASE_FILE` names it; only its owner may be able to read it. It refuses to
+know terminals: the hidden prompt is the command line's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import Final
+
+from .errors import ConfigError
+
+PASSPHRASE_FILE_VARIABLE: Final = "JACKIN_VAULT_PASSPHRASE_FILE"  # noqa: S105 - a name
+# A passphrase is a line; a longer file is surely another one.
+PASSPHRASE_MAX_BYTES: Final = 4096
+
+
+def from_file(environ: Mapping[str, str]) -> str | None:
+    """The passphrase, less one newline at its end; None where the variable is not set.
+
+    Raises: ConfigError where the file cannot be used, or others may read it.
+    """
+    path = environ.get(PASSPHRASE_FILE_VARIABLE, "")
+    if not path:
+        return None
+    content = _read_private(path).removesuffix(b"\n").removesuffix(b"\r")
+    if not content:
+        raise _refused(path, "is empty", hint="write the passphrase into it")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        pass  # raised below: that exception carries the content
+    raise _refused(path, "is not UTF-8 text", hint="write the passphrase into it")
+
+
+def _read_private(path: str) -> bytes:
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for its writer.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _refused(path, f"cannot be read: {error.strerror}") from error
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(path, "is not a regular file")
+        if status.st_uid not in (0, os.geteuid()):
+            raise _refused(path, "belongs to another uid", hint="use a file of your own")
+        if stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+            raise _refused(path, "can be read by others", hint=f"chmod 600 {path}")
+        content = file.read(PASSPHRASE_MAX_BYTES + 1)
+    if len(content) > PASSPHRASE_MAX_BYTES:
+        raise _refused(path, f"is over {PASSPHRASE_MAX_BYTES} bytes")
+    return content
+
+
+def _refused(path: str, how: str, *, hint: str = "") -> ConfigError:
+    return ConfigError(f"{PASSPHRASE_FILE_VARIABLE}: {path} {how}", hint=hint)

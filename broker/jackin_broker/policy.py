@@ -1,0 +1,194 @@
+"""Policy: what the rules say of one request (DESIGN §6).
+
+It refuses to know clocks, files and prompts: the day is passed in, the shape is made by
+others. The array that is matched is the array that is executed; there is no shell.
+
+Invariants:
+* order: deny, ask, allow, else ask; the first rule of a kind that matches decides;
+* deny and ask rules restrict, so they read wider: their wildcards match options too, and
+  `bindings`, `stdin`, `tty` and `trust_cwd` do not narrow them. An agent cannot step out of
+  one by adding an option or a pipe;
+* an allow rule matches only what it names, element by element, and never a program that has
+  changed since the broker started;
+* an allow rule that delivers credentials does not match where the agent can write (the
+  working directory, or a file among the arguments) unless it says `trust_cwd = true`.
+Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from .errors import DenialCode
+from .patterns import compile_argv, compile_name
+from .protocol import Outcome, StdinKind, Target
+
+_STDIN_ORDER: Final = {StdinKind.NONE: 0, StdinKind.CLOSED: 1, StdinKind.LIVE: 2}
+_BELOW: Final = "/**"
+
+
+class Action(str, Enum):
+    """What a rule says."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One configured rule. `number` is its place in the configuration, counting from one.
+
+    `argv` is as `patterns.py` reads it. `cwd` is a host directory, with `/**` at its end also
+    what is below it, empty for any. `target` None: the host for allow, any for deny and ask.
+    `expires`: a date is the last day on which the rule holds, a date-time the end itself.
+    """
+
+    action: Action
+    argv: tuple[str, ...]
+    capsule: str = "*"
+    cwd: str = ""
+    bindings: tuple[str, ...] = ()
+    target: Target | None = None
+    stdin: StdinKind = StdinKind.NONE
+    tty: bool = False
+    trust_cwd: bool = False
+    expires: date | datetime | None = None
+    number: int = 0
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What policy sees of a request.
+
+    `argv` begins with the command's name as the agent gave it; `cwd` is the host directory;
+    `available` are the on-demand bindings of the capsule; `has_writable_files`: an argument
+    names a file that the agent can write.
+    """
+
+    capsule: str
+    argv: tuple[bytes, ...]
+    cwd: bytes
+    is_cwd_writable: bool
+    available: frozenset[str]
+    want: tuple[str, ...] = ()
+    target: Target = Target.HOST
+    stdin: StdinKind = StdinKind.NONE
+    has_tty: bool = False
+    has_writable_files: bool = False
+    is_binary_changed: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the rules say, and why. `bindings` are what an allow rule delivers."""
+
+    outcome: Outcome
+    reason: str
+    code: DenialCode | None = None
+    bindings: tuple[str, ...] = ()
+    rule: Rule | None = None
+
+
+def decide(shape: Shape, rules: Sequence[Rule], *, today: date) -> Verdict:
+    """What the rules say of this request.
+
+    Shape: pass an aware `datetime` as `today` where rules end at a time of day; a plain date
+    counts a rule with a time as ended on that day.
+    """
+    denied = _first(Action.DENY, shape, rules, today)
+    if denied is not None:
+        reason = f"{describe(denied)} denies it"
+        return Verdict(Outcome.DENY, reason, DenialCode.RULE_DENIED, rule=denied)
+    asked = _first(Action.ASK, shape, rules, today)
+    if asked is not None:
+        return Verdict(Outcome.ASK, f"{describe(asked)} wants it asked", rule=asked)
+    if shape.is_binary_changed:
+        return Verdict(Outcome.ASK, "the program has changed since the broker started")
+    return _allowed(shape, rules, today)
+
+
+def describe(rule: Rule) -> str:
+    """The rule in a few words, as reasons name it. Raw text: `display.py` shows it."""
+    return f"rule {rule.number} ({rule.action.value} {' '.join(rule.argv)})"
+
+
+def has_ended(expires: date | datetime | None, today: date) -> bool:
+    """Whether a rule with this end is over."""
+    if expires is None:
+        return False
+    if not isinstance(expires, datetime):
+        day = today.date() if isinstance(today, datetime) else today
+        return day > expires
+    if not isinstance(today, datetime):
+        return today >= expires.date()
+    # A time without an offset is the operator's local time.
+    return today.astimezone() >= expires.astimezone()
+
+
+def _first(action: Action, shape: Shape, rules: Sequence[Rule], today: date) -> Rule | None:
+    """The first restricting rule of this kind that names the shape."""
+    for rule in rules:
+        if rule.action is action and _names(rule, shape) and not has_ended(rule.expires, today):
+            return rule
+    return None
+
+
+def _allowed(shape: Shape, rules: Sequence[Rule], today: date) -> Verdict:
+    near = ""
+    for rule in rules:
+        if rule.action is not Action.ALLOW or not _names(rule, shape):
+            continue
+        obstacle = _obstacle(rule, shape, today)
+        if not obstacle:
+            reason = f"{describe(rule)} allows it"
+            return Verdict(Outcome.ALLOW, reason, bindings=rule.bindings, rule=rule)
+        near = near or f"{describe(rule)} would allow it, but {obstacle}"
+    return Verdict(Outcome.ASK, near or "no rule names this command")
+
+
+def _names(rule: Rule, shape: Shape) -> bool:
+    """Whether capsule, argv, directory and target are what the rule names."""
+    restricts = rule.action is not Action.ALLOW
+    if not compile_name(rule.capsule).matches(shape.capsule.encode(), with_options=True):
+        return False
+    if not shape.argv or not compile_argv(rule.argv).matches(shape.argv, with_options=restricts):
+        return False
+    if rule.target is None:
+        if not restricts and shape.target is not Target.HOST:
+            return False
+    elif rule.target is not shape.target:
+        return False
+    return _names_directory(rule.cwd, shape.cwd)
+
+
+def _names_directory(pattern: str, cwd: bytes) -> bool:
+    if not pattern:
+        return True
+    raw = pattern.encode("utf-8", "surrogateescape")
+    if not pattern.endswith(_BELOW):
+        return cwd == raw
+    root = raw[: -len(_BELOW)]
+    return cwd == (root or b"/") or cwd.startswith(root + b"/")
+
+
+def _obstacle(rule: Rule, shape: Shape, today: date) -> str:
+    """Why an allow rule that names the command still does not match, or empty."""
+    if has_ended(rule.expires, today):
+        return "it has ended"
+    if not set(rule.bindings) <= shape.available:
+        return "this capsule does not have its bindings"
+    if not set(shape.want) <= set(rule.bindings):
+        return "the agent wants bindings that it does not deliver"
+    if _STDIN_ORDER[shape.stdin] > _STDIN_ORDER[rule.stdin]:
+        return f"stdin is {shape.stdin.value} and it admits {rule.stdin.value}"
+    if shape.has_tty and not rule.tty:
+        return "the caller has a terminal and it does not admit one"
+    if rule.bindings and not rule.trust_cwd:
+        if shape.is_cwd_writable:
+            return "the agent can write the working directory (trust_cwd)"
+        if shape.has_writable_files:
+            return "the agent can write a file among the arguments (trust_cwd)"
+    return ""

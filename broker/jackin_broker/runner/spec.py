@@ -1,0 +1,103 @@
+"""What to run, where its output goes, and how it ended: the runner's vocabulary.
+
+It refuses to know how a process is made. Invariants: the `repr` of a spec shows no value of the
+environment and no content of a file, for either may be a credential; a refusal from here means
+that the command never ran.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ..errors import DenialCode, Refusal
+from ..frames import Stream
+from ..protocol import EXIT_NOT_FOUND, EXIT_NOT_RUN, EndedBy, StdinKind
+
+if TYPE_CHECKING:
+    from ..workdir import WorkDir
+    from .confine import Confinement
+
+# DESIGN §9: a grandchild that keeps the output open delays the result by no more.
+DRAIN_S: Final = 2.0
+# Between TERM and KILL; long enough to remove a lock file, short enough to wait for.
+GRACE_S: Final = 3.0
+
+
+class SpawnFailed(Refusal):
+    """The command could not be started. `exit_code` is what its caller should exit with."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = EXIT_NOT_RUN) -> None:
+        super().__init__(DenialCode.SPAWN_FAILED, message, hint=hint)
+        self.exit_code: Final = exit_code
+
+
+class NoSuchCommand(SpawnFailed):
+    """There is no such program at the target."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint, exit_code=EXIT_NOT_FOUND)
+
+
+@dataclass(frozen=True)
+class PrivateFile:
+    """A file that this command alone sees, 0600, in the command's own directory."""
+
+    path: bytes
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One command. `argv[0]` is the name that was asked for, `executable` the path found.
+
+    `run_s` is 0 for no limit. `cwd` stays the caller's to close, after `start` returned.
+    """
+
+    executable: str
+    argv: tuple[bytes, ...]
+    cwd: WorkDir
+    env: Mapping[bytes, bytes] = field(repr=False)
+    confinement: Confinement
+    stdin: StdinKind = StdinKind.NONE
+    run_s: float = 0
+    grace_s: float = GRACE_S
+    drain_s: float = DRAIN_S
+    files: tuple[PrivateFile, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The executable's own name, for messages."""
+        return os.path.basename(self.executable)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended. `exit_code` is what its caller exits with.
+
+    `signal` is the one that the command died of, whoever sent it.
+    """
+
+    exit_code: int
+    signal: int | None
+    ended_by: EndedBy
+    duration_s: float
+
+
+class OutputSink(Protocol):
+    """Who takes the output. Every call is made from the loop and must not block.
+
+    `stdin_consumed` may be called from within `write_stdin`; bytes that the command will never
+    read count as consumed, so that a caller's credit does not run dry.
+    """
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        """Some bytes came, at least one."""
+
+    def output_end(self, stream: Stream) -> None:
+        """No more will come on this stream; called once for each."""
+
+    def stdin_consumed(self, size: int) -> None:
+        """So many bytes of stdin are out of our hands."""

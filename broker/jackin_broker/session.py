@@ -1,0 +1,386 @@
+"""One connection from the capsule: the steps of DESIGN §2, read from top to bottom.
+
+The way is one way: each step hands its result to the next. A failure before the command starts is
+a denial and runs nothing; anything unexpected there is `internal_error`, logged with its cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from datetime import date
+from typing import Any, Final, TypeVar
+
+from . import policy, protocol
+from .approvals import Approvals
+from .audit import Audit, argv_fields
+from .bindings import Binding, Credential, Delivery, Redact
+from .capsules import Capsule
+from .config import Config
+from .connection import CapsuleConnection
+from .deliveries import Prepared, prepare
+from .desk import Entry
+from .errors import DenialCode, PeerProtocolError, Refusal, SourceError
+from .examine import Plan, ask_shape, examine, recheck, view_of
+from .frames import Stream
+from .intake import CallerGone, Intake
+from .operator_protocol import RequestState
+from .output import Output
+from .peer import Caller
+from .protocol import Ask, EndedBy, Error, ExecCommand, ExecDenied, ExecResult, Mcp, Outcome
+from .redact import needles
+from .runner.host import Running, start
+from .runner.spec import Ended
+from .sources.resolver import Resolver
+
+_log = logging.getLogger(__name__)
+
+# A caller that connects and says nothing holds a place among its capsule's connections.
+FIRST_MESSAGE_S: Final = 10.0
+# A megabyte of stdin through a socket takes milliseconds; only a stuck caller needs longer.
+CLOSED_STDIN_S: Final = 10.0
+
+T = TypeVar("T")
+
+
+class Services:
+    """What every session uses; one a broker. `config` changes on reload."""
+
+    def __init__(
+        self, config: Config, approvals: Approvals, audit: Audit, resolver: Resolver
+    ) -> None:
+        self.config = config
+        self.approvals: Final = approvals
+        self.audit: Final = audit
+        self.resolver = resolver
+        self.running: Final[dict[str, Running]] = {}
+        self.is_stopping = False
+
+
+class Session:
+    """One connection, one request."""
+
+    def __init__(
+        self, services: Services, capsule: Capsule, connection: CapsuleConnection, caller: Caller
+    ) -> None:
+        self._services = services
+        self._config = services.config
+        self._capsule = capsule
+        self._connection = connection
+        self._caller = caller
+        self._intake = Intake(connection, caller)
+        self._argv: tuple[bytes, ...] = ()
+        self._request_id = ""
+
+    async def run(self) -> None:
+        """Serve the connection to its end; raises nothing but cancellation."""
+        try:
+            await self._serve()
+        except Refusal as refusal:
+            await self._deny(refusal)
+        except CallerGone as gone:
+            if gone.error is not None:
+                await self._end_broken(gone.error)
+            else:
+                await self._deny(Refusal(DenialCode.CALLER_GONE, gone.words))
+        except PeerProtocolError as error:
+            await self._end_broken(error)
+        except asyncio.CancelledError:
+            await self._deny(Refusal(DenialCode.BROKER_STOPPING, "the broker is stopping"))
+        except Exception:  # whatever it was, nothing may run: a denial with its cause in the log
+            _log.exception("request %s failed", self._request_id or "?")
+            await self._deny(
+                Refusal(
+                    DenialCode.INTERNAL_ERROR,
+                    "the broker failed, nothing was run",
+                    hint="the operator finds the cause in the log: jackin-broker doctor",
+                )
+            )
+        finally:
+            self._intake.close()
+            await self._connection.close()
+
+    async def _serve(self) -> None:
+        first = await _within(
+            FIRST_MESSAGE_S, self._intake.first_message(), "no message came after connecting"
+        )
+        match first:
+            case ExecCommand():
+                await self._execute(first)
+            case Ask():
+                self._connection.send(self._answer_ask(first))
+            case Mcp():
+                raise PeerProtocolError("this broker does not serve MCP connections")
+            case _:
+                raise PeerProtocolError("the first message must be ExecCommand or Ask")
+
+    # --- the steps ----------------------------------------------------------------------
+
+    async def _execute(self, message: ExecCommand) -> None:
+        self._request_id = self._services.approvals.desk.new_id()
+        self._argv = tuple(
+            protocol.bytes_from_text(part) for part in (message.command, *message.args)
+        )
+        stdin = await _within(
+            CLOSED_STDIN_S,
+            self._while_there(self._intake.closed_stdin(message.stdin)),
+            "a stdin that was declared closed did not end",
+        )
+        plan = await asyncio.to_thread(
+            examine, message, self._argv, stdin, self._capsule, self._config
+        )
+        try:
+            entry, bindings = await self._decide(plan)
+            try:
+                await self._fulfil(plan, entry, bindings)
+            except BaseException as error:
+                self._finish_unrun(entry, error)
+                raise
+        finally:
+            plan.close()
+
+    async def _decide(self, plan: Plan) -> tuple[Entry, tuple[str, ...]]:
+        """The desk's entry and the bindings of a request that may run."""
+        verdict = policy.decide(plan.shape, self._config.rules, today=date.today())
+        view = view_of(plan, self._request_id, self._caller)
+        approvals, audit = self._services.approvals, self._services.audit
+        if verdict.outcome is Outcome.DENY:
+            raise Refusal(
+                verdict.code or DenialCode.RULE_DENIED,
+                verdict.reason,
+                hint="a rule of the operator forbids this; do not repeat the request",
+            )
+        if verdict.outcome is Outcome.ALLOW:
+            entry = approvals.admit(view, verdict.bindings)
+            await self._record_decided(entry, "rule", verdict.bindings, verdict.reason)
+            return entry, verdict.bindings
+        entry = approvals.ask(view)
+        await audit.record("asked", **self._facts(), cwd=plan.cwd_text, want=list(view.want))
+        self._connection.send(
+            protocol.ExecPending(
+                entry.id, approvals.desk.position(entry), self._config.limits.approve_s
+            )
+        )
+        decision = await self._while_there(approvals.answer(entry))
+        await self._record_decided(entry, "operator", decision.bindings, "")
+        return entry, decision.bindings
+
+    async def _fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
+        """Steps 6 to 11: check again, resolve, deliver, run, record."""
+        approvals = self._services.approvals
+        recheck(plan)
+        bindings = [plan.bindings[name] for name in names]
+        approvals.advance(entry, RequestState.RESOLVING)
+        credentials = await self._while_there(self._resolve(bindings))
+        try:
+            await asyncio.to_thread(recheck, plan)
+            prepared = await prepare(credentials)
+            try:
+                await self._run(plan, entry, credentials, prepared)
+            finally:
+                await prepared.clean()
+        finally:
+            for credential in credentials:
+                credential.forget()
+
+    async def _resolve(self, bindings: list[Binding]) -> list[Credential]:
+        try:
+            credentials = await self._services.resolver.resolve(bindings)
+        except SourceError as error:
+            raise Refusal(error.code, str(error), hint=error.hint) from error
+        for credential in credentials:
+            if has_needles(credential.binding):
+                why = needles.refusal_of(credential.reveal())
+                if why is not None:
+                    raise Refusal(
+                        DenialCode.UNREDACTABLE,
+                        f"the value of {credential.binding.name} cannot be redacted: {why}",
+                        hint='the operator may set redact = "off" for that binding',
+                    )
+        return credentials
+
+    async def _run(
+        self, plan: Plan, entry: Entry, credentials: list[Credential], prepared: Prepared
+    ) -> None:
+        message, approvals = plan.message, self._services.approvals
+        names = tuple(credential.binding.name for credential in credentials)
+        output = Output(
+            self._connection,
+            needles.build(
+                (c.binding.name, c.reveal(), c.binding.redact)
+                for c in credentials
+                if has_needles(c.binding)
+            ),
+            protocol.ExecStarted(entry.id, plan.target, names),
+            streams=message.stream,
+            intake=self._intake,
+        )
+        running = await self._while_there(start(plan.spec(prepared, self._config), output))
+        approvals.advance(entry, RequestState.RUNNING)
+        self._services.running[entry.id] = running
+        try:
+            await self._services.audit.record(
+                "started", **self._facts(), pid=running.pid, binary=plan.binary.path
+            )
+            output.announce()
+            self._intake.run(running, credit=message.stdin_credit)
+            ended = await self._watch(running)
+        finally:
+            self._services.running.pop(entry.id, None)
+        await self._report(entry, output, ended)
+
+    async def _watch(self, running: Running) -> Ended:
+        """How the command ended, whatever ended it."""
+        end = asyncio.ensure_future(running.wait())
+        gone = self._intake.gone
+        try:
+            await asyncio.wait({end, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                running.end(gone.result().ended_by)
+            return await asyncio.shield(end)
+        except asyncio.CancelledError:
+            running.end(EndedBy.BROKER_STOPPING)
+            return await end
+
+    async def _report(self, entry: Entry, output: Output, ended: Ended) -> None:
+        result = ExecResult(
+            exit_code=ended.exit_code,
+            redacted_count=output.redacted_count,
+            duration_s=round(ended.duration_s, 3),
+            ended_by=ended.ended_by,
+            signal=ended.signal,
+            stdout=output.text(Stream.STDOUT),
+            stderr=output.text(Stream.STDERR),
+            stdout_bytes=output.sizes[Stream.STDOUT],
+            stderr_bytes=output.sizes[Stream.STDERR],
+            request_id=entry.id,
+        )
+        self._services.approvals.finish(
+            entry, RequestState.DONE, ended.ended_by.value, ended.exit_code
+        )
+        try:
+            await self._services.audit.record(
+                "ended",
+                **self._facts(),
+                exit_code=ended.exit_code,
+                signal=ended.signal,
+                ended_by=ended.ended_by.value,
+                duration_s=result.duration_s,
+                redacted=output.redacted_count,
+            )
+        except Refusal:
+            _log.exception("the end of %s is not on record", entry.id)
+        self._connection.send(result)
+
+    # --- Ask ----------------------------------------------------------------------------
+
+    def _answer_ask(self, message: Ask) -> protocol.AskResult:
+        try:
+            shape = ask_shape(message, self._capsule, self._config)
+            verdict = policy.decide(shape, self._config.rules, today=date.today())
+        except Refusal as refusal:
+            return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
+        code = verdict.code.value if verdict.code else ""
+        return protocol.AskResult(verdict.outcome, code, verdict.reason)
+
+    # --- leaving ------------------------------------------------------------------------
+
+    async def _while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, unless the caller goes away first; then it is cancelled.
+
+        Raises: CallerGone, and whatever `work` raises.
+        """
+        task = asyncio.ensure_future(work)
+        gone = self._intake.gone
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if gone.done() and task.cancelled():
+            raise gone.result()
+        return task.result()
+
+    def _finish_unrun(self, entry: Entry, error: BaseException) -> None:
+        """Take a request that failed after its approval off the desk."""
+        if entry.state in {RequestState.APPROVED, RequestState.RESOLVING}:
+            match error:
+                case Refusal():
+                    code, state = error.code, RequestState.DENIED
+                case CallerGone():
+                    code, state = DenialCode.CALLER_GONE, RequestState.CANCELLED
+                case asyncio.CancelledError():
+                    code, state = DenialCode.BROKER_STOPPING, RequestState.CANCELLED
+                case _:
+                    code, state = DenialCode.INTERNAL_ERROR, RequestState.DENIED
+            self._services.approvals.finish(entry, state, code.value)
+        elif entry.state is RequestState.RUNNING:
+            self._services.approvals.finish(entry, RequestState.DONE, "internal_error")
+
+    async def _end_broken(self, error: PeerProtocolError) -> None:
+        await self._note_refusal(DenialCode.BAD_REQUEST, str(error))
+        self._connection.send(Error(DenialCode.BAD_REQUEST.value, str(error)))
+
+    async def _deny(self, refusal: Refusal) -> None:
+        await self._note_refusal(refusal.code, str(refusal))
+        self._connection.send(ExecDenied(refusal.code.value, str(refusal), refusal.hint))
+
+    async def _note_refusal(self, code: DenialCode, reason: str) -> None:
+        """Put a refusal on record; a record that fails has nothing left to stop here."""
+        try:
+            if self._request_id:
+                await self._services.audit.record(
+                    "refused", **self._facts(), code=code.value, reason=reason
+                )
+            else:
+                await self._services.audit.record_refusal(
+                    asyncio.get_running_loop().time(),
+                    capsule=self._capsule.name,
+                    code=code.value,
+                    reason=reason,
+                )
+        except Refusal:
+            _log.error("a refusal (%s) is not on record", code.value)
+
+    async def _record_decided(
+        self, entry: Entry, by: str, bindings: tuple[str, ...], reason: str
+    ) -> None:
+        """Durable before any source is asked, when a credential is to be delivered."""
+        await self._services.audit.record(
+            "decided",
+            flush=bool(bindings),
+            **self._facts(),
+            by=by,
+            outcome="approved",
+            bindings=list(bindings),
+            shown=entry.digest,
+            reason=reason,
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        """What every line of this request's record carries."""
+        return {
+            "id": self._request_id,
+            "capsule": self._capsule.name,
+            "pid_of_caller": self._caller.pid,
+            **argv_fields(self._argv),
+        }
+
+
+async def _within(limit_s: float, work: Coroutine[Any, Any, T], late: str) -> T:
+    """The result of `work`.
+
+    Raises: PeerProtocolError with the words `late` when it takes longer.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError as error:
+        raise PeerProtocolError(f"{late} within {limit_s:g} seconds") from error
+
+
+def has_needles(binding: Binding) -> bool:
+    """Whether this binding's value must not appear in the output."""
+    return binding.redact is not Redact.OFF and binding.delivery is not Delivery.SSH_AGENT

@@ -1,0 +1,241 @@
+"""One call, from the request sent to the exit status: the loop between broker and caller.
+
+It refuses to know options and what is asked for. Invariants: handlers stand before anything is
+sent; a signal before the command started withdraws it, one after is passed on exactly once, also
+while a write blocks; stdin leaves only after the start and within the broker's credit; no
+descriptor's flags are changed but the connection's own.
+"""
+
+import posix
+import select
+import time
+
+from .wire import Frames, broken, data, message
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    import socket
+    from typing import NoReturn
+
+    from .stdin import Stdin
+else:
+    try:
+        import _signal as signal
+    except ImportError:  # an interpreter with another signal module
+        import signal
+
+EXIT_SIGNAL_BASE = 128
+RECEIVE_BYTES = 256 * 1024  # a whole data frame
+NOTICE_AFTER_S = 2  # a rule answers sooner, a person does not
+SILENCE_S = 3  # how long two interrupts may stay without any answer
+BACKGROUND_LOOK_S = 0.5  # how soon a terminal's stdin is noticed after `fg`
+ENDING_SIGNALS = tuple(
+    getattr(signal, name) for name in "SIGINT SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2".split()
+)
+
+
+class Call:
+    """One command: its connection, what waits to be sent, and how far it is."""
+
+    def __init__(self) -> None:
+        self.is_verbose = False
+        self.sock: "socket.socket | None" = None
+        self.stdin: "Stdin | None" = None  # while there may be more of it
+        self.out = bytearray()
+        self.urgent: "list[bytes]" = []  # from signal handlers, until `out` takes them
+        self.is_flushing = self.is_started = False
+        self.credit = 0  # bytes of stdin that the broker will take
+        self.interrupts = 0  # passed on since the broker last said anything
+        self.silent_until = self.notice_at = 0.0
+        self.pending: "dict[str, object]" = {}
+        self.wakeup = -1
+
+    def catch_signals(self) -> None:
+        """From here on signals are ours; one that the caller ignores (nohup) stays ignored."""
+        self.wakeup, writer = posix.pipe()
+        posix.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (*ENDING_SIGNALS, signal.SIGTSTP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self.on_signal)
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Runs between any two steps, and inside a blocked write."""
+        if number == signal.SIGTSTP:
+            self.stop()
+        elif not self.is_started:
+            self.leave(EXIT_SIGNAL_BASE + number, cancels=True)
+        else:
+            self.interrupts += number in (signal.SIGINT, signal.SIGTERM)
+            if self.interrupts == 2:
+                self.silent_until = time.monotonic() + SILENCE_S
+            self.let_out_if_silent(3)
+            self.pass_on(number)
+
+    def pass_on(self, number: int) -> None:
+        self.urgent.append(message("Signal", number=number))
+        self.flush()
+
+    def stop(self) -> None:
+        """Ctrl-Z: the command stops, then we do; when we go on, so does it."""
+        if self.is_started:
+            self.pass_on(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        posix.kill(posix.getpid(), signal.SIGTSTP)  # returns when somebody continues us
+        signal.signal(signal.SIGTSTP, self.on_signal)
+        if self.is_started:
+            self.pass_on(signal.SIGCONT)
+
+    def let_out_if_silent(self, interrupts: int) -> None:
+        """A broker that hangs does not keep the caller who asks again to go."""
+        if self.interrupts >= interrupts and time.monotonic() >= self.silent_until:
+            from .problems import report, unanswered
+
+            report(*unanswered())
+            self.leave(EXIT_SIGNAL_BASE + signal.SIGINT, cancels=True)
+
+    def leave(self, status: int, cancels: bool = False) -> "NoReturn":
+        """The end of this process. Where no Cancel fits in, closing says the same."""
+        if cancels and not self.is_flushing:
+            self.urgent.append(message("Cancel"))
+            self.flush()
+        posix._exit(status & 0xFF)
+
+    def flush(self) -> None:
+        """Send what the broker takes now; a handler that comes meanwhile only queues."""
+        if self.is_flushing or self.sock is None:
+            return
+        self.is_flushing = True
+        while self.urgent or self.out:
+            if self.urgent:
+                self.out += self.urgent.pop(0)
+            try:
+                sent = self.sock.send(self.out)
+            except BlockingIOError:
+                break
+            except OSError:  # closed: what it said before that is still to be read
+                self.out.clear()
+                self.stdin = None
+            else:
+                del self.out[:sent]
+        self.is_flushing = False
+
+    def run(self, sock: "socket.socket") -> "NoReturn":
+        """Until the result, which ends this process."""
+        frames = Frames()
+        buffer = memoryview(bytearray(RECEIVE_BYTES))
+        while True:
+            self.flush()
+            poller = select.poll()
+            poller.register(self.wakeup, select.POLLIN)
+            poller.register(sock, select.POLLIN | (select.POLLOUT if self.out else 0))
+            if self.reads_stdin():
+                poller.register(0, select.POLLIN)
+            ready = [fd for fd, _ in poller.poll(self.patience_ms())]
+            if self.wakeup in ready:
+                posix.read(self.wakeup, 512)  # more than there are signals
+            if sock.fileno() in ready:
+                self.receive(sock, frames, buffer)
+            if 0 in ready and self.stdin is not None:
+                self.send_stdin(self.stdin)
+            self.let_out_if_silent(2)
+            if self.notice_at and time.monotonic() >= self.notice_at:
+                from .problems import say_waiting
+
+                self.notice_at = 0
+                say_waiting(self.pending)
+
+    def patience_ms(self) -> "float | None":
+        """How long nothing need be done."""
+        due = [self.notice_at] if self.notice_at else []
+        if self.interrupts >= 2:
+            due.append(self.silent_until)
+        wait = min(due) - time.monotonic() if due else None
+        if self.stdin is not None and self.stdin.is_terminal and not self.stdin.is_ours:
+            wait = BACKGROUND_LOOK_S if wait is None else min(wait, BACKGROUND_LOOK_S)
+        return None if wait is None else max(0, wait * 1000 + 1)
+
+    def reads_stdin(self) -> bool:
+        """Whether stdin may go out now: started, with credit, and nothing else in the queue."""
+        has_room = self.is_started and self.credit > 0 and not self.out
+        return has_room and self.stdin is not None and self.stdin.is_ours
+
+    def send_stdin(self, stdin: "Stdin") -> None:
+        piece = stdin.take(self.credit)
+        self.credit -= len(piece)
+        self.out += data(0, piece)
+        if stdin.is_ended:
+            self.out += message("StdinEof")
+            self.stdin = None
+
+    def receive(self, sock: "socket.socket", frames: Frames, buffer: memoryview) -> None:
+        try:
+            size = sock.recv_into(buffer)
+        except BlockingIOError:
+            return
+        except OSError:  # reset, because it closed with some of ours unread
+            size = 0
+        if not size:
+            from .problems import hung_up
+
+            raise hung_up(self.is_started)
+        self.interrupts = 0
+        for stream, piece in frames.feed(buffer[:size]):
+            if isinstance(piece, dict):
+                self.obey(piece)
+            else:
+                self.write(stream, piece)
+
+    def obey(self, said: "dict[str, object]") -> None:
+        kind = said["type"]
+        if kind == "ExecResult":
+            status = number_of(said, "exit_code")
+            if not self.is_started or self.is_verbose or said.get("ended_by") != "exit":
+                from .problems import say_ending
+
+                say_ending(said, self.is_started, self.is_verbose)
+            self.leave(status)
+        elif kind == "ExecStarted":
+            self.is_started = True
+            self.notice_at = 0
+            self.credit = number_of(said, "stdin_window")
+            if self.is_verbose:
+                from .problems import say_started
+
+                say_started(said)
+        elif kind == "StdinCredit":
+            self.credit += number_of(said, "size_bytes")
+        elif kind == "ExecPending":
+            self.pending = said
+        elif kind in ("ExecDenied", "Error"):
+            from .problems import denied
+
+            raise denied(said, self.is_started)
+        elif kind != "ExecStopped":  # its own stop follows ours, see `stop`
+            raise broken(f"a message of the type {kind}")
+
+    def write(self, stream: int, piece: memoryview) -> None:
+        """Pass output on. It may block: signals still get through (PEP 475)."""
+        while piece:
+            if self.urgent:
+                self.flush()
+            try:
+                piece = piece[posix.write(stream, piece) :]
+            except BlockingIOError:  # somebody who shares the descriptor made it so
+                poller = select.poll()
+                poller.register(stream, select.POLLOUT)
+                poller.poll()
+            except BrokenPipeError:  # what the command itself would have died of
+                self.leave(EXIT_SIGNAL_BASE + signal.SIGPIPE, cancels=True)
+            except OSError as error:
+                from .problems import unwritable
+
+                raise unwritable(stream, error) from error
+
+
+def number_of(said: "dict[str, object]", key: str) -> int:
+    value = said.get(key)
+    if not isinstance(value, int):
+        raise broken(f"{said['type']} without {key}")
+    return value

@@ -1,0 +1,158 @@
+"""A request as labelled lines: what an operator is told beside the command itself.
+
+It refuses to know heights, keys and ticks. Invariants: every field of a `RequestView` that says
+something about the command is here; text of the agent never stands in the column of the labels;
+what limits trust comes in the same line as the thing that is to be trusted.
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, LiteralString
+
+from textual.content import Content
+
+from jackin_broker.operator_protocol import RequestView
+from jackin_broker.protocol import StdinKind, Target
+
+from .text import (
+    CAREFUL,
+    NOTHING,
+    PLAIN,
+    QUIET,
+    fitted,
+    literal,
+    number,
+    own,
+    row,
+    size,
+)
+
+# Less of a closed stdin says nothing; the reader shows all that was sent along.
+STDIN_GLIMPSE_MIN_CELLS: Final = 12
+# Enough to compare by eye; the reader shows all of it.
+DIGEST_SHOWN_CHARS: Final = 12
+# The kernel's own names of processes have at most 15.
+NAME_SHOWN_CHARS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and its lines, already folded to the width that was asked for."""
+
+    label: LiteralString
+    lines: tuple[Content, ...]
+
+
+def facts_of(view: RequestView, width: int, *, depth: int) -> list[Fact]:
+    """What stands below the command, each text in at most `depth` lines of `width` cells."""
+    facts = [
+        Fact("program", tuple(fitted(view.binary_path, width, depth))),
+        _folder(view, width, depth),
+        *_files(view, width, depth),
+        _stdin(view, width),
+        _place(view, width),
+        _caller(view, width),
+    ]
+    if view.reason:
+        facts.append(_claim(view, width, depth))
+    return facts
+
+
+def notices_of(view: RequestView, width: int, *, depth: int) -> list[Content]:
+    """What the broker warns of, a sign before each."""
+    lines: list[Content] = []
+    for notice in view.notices:
+        folded = fitted(notice, width - 2, depth)
+        lines += [row(own("! ", CAREFUL), folded[0]), *(row(own("  "), x) for x in folded[1:])]
+    return lines
+
+
+def _folder(view: RequestView, width: int, depth: int) -> Fact:
+    note = own("  the agent can write here", CAREFUL) if view.cwd_writable else NOTHING
+    lines = _with_note(fitted(view.cwd, width, depth), note, width)
+    if view.capsule_cwd and view.capsule_cwd != view.cwd:
+        inside = own("in the capsule: ", QUIET)
+        room = width - inside.cell_length
+        lines += [row(inside, line) for line in fitted(view.capsule_cwd, room, 1, QUIET)]
+    return Fact("folder", tuple(lines))
+
+
+def _with_note(lines: list[Content], note: Content, width: int) -> list[Content]:
+    """The lines with a note behind the last, or below it where there is no room."""
+    if lines[-1].cell_length + note.cell_length <= width:
+        return [*lines[:-1], row(lines[-1], note)]
+    return [*lines, note.truncate(width)]
+
+
+def _files(view: RequestView, width: int, depth: int) -> list[Fact]:
+    facts: list[Fact] = []
+    for index, file in enumerate(view.files):
+        note = row(
+            own("  the agent can change it", CAREFUL),
+            own("  sha256 ", QUIET),
+            literal(file.sha256[:DIGEST_SHOWN_CHARS], QUIET),
+            own("  "),
+            size(file.size_bytes, QUIET),
+        )
+        lines = _with_note(fitted(file.path, width, depth), note, width)
+        facts.append(Fact("reads" if index == 0 else "", tuple(lines)))
+    return facts
+
+
+def _stdin(view: RequestView, width: int) -> Fact:
+    stdin = view.stdin
+    if stdin.kind is StdinKind.NONE:
+        return Fact("stdin", (own("nothing", QUIET),))
+    if stdin.kind is StdinKind.LIVE:
+        line = row(own("live", CAREFUL), own("  the agent types into it while it runs"))
+        return Fact("stdin", (line.truncate(width),))
+    head = row(
+        size(stdin.size_bytes),
+        own("  sha256 ", QUIET),
+        literal(stdin.sha256[:DIGEST_SHOWN_CHARS], QUIET),
+        own("  "),
+    )
+    room = width - head.cell_length
+    if not stdin.preview or room < STDIN_GLIMPSE_MIN_CELLS:
+        return Fact("stdin", (head.truncate(width),))
+    return Fact("stdin", (row(head, fitted(stdin.preview, room, 1)[0]),))
+
+
+def _place(view: RequestView, width: int) -> Fact:
+    where = own("in the capsule") if view.target is Target.CAPSULE else own("on this host")
+    careful = any(word in view.confinement for word in ("unconfined", "logins"))
+    if view.tty is None:
+        terminal = own("  no terminal", QUIET)
+    else:
+        terminal = row(
+            own("  terminal ", QUIET), number(view.tty.cols, QUIET), own("×", QUIET),
+            number(view.tty.rows, QUIET),
+        )
+    room = width - where.cell_length - terminal.cell_length - 2
+    how = fitted(view.confinement, room, 1, CAREFUL if careful else PLAIN)[0]
+    if not view.confinement:
+        return Fact("runs", (row(where, terminal),))
+    return Fact("runs", (row(where, own("  "), how, terminal),))
+
+
+def _caller(view: RequestView, width: int) -> Fact:
+    parts: list[Content] = []
+    for process in view.asked_by:
+        if parts:
+            parts.append(own(" ‹ ", QUIET))
+        parts += [literal(process.name, limit=NAME_SHOWN_CHARS), own(" "), number(process.pid, QUIET)]
+    if not parts:
+        parts = [own("unknown", QUIET)]
+    line = row(*parts)
+    if line.cell_length > width:
+        line = row(line.truncate(width - 2), own(" …", QUIET))
+    return Fact("asked by", (line,))
+
+
+def _claim(view: RequestView, width: int, depth: int) -> Fact:
+    """The agent's reason, between marks that say whose words these are."""
+    lines = fitted(view.reason, width - 2, depth)
+    opened = [row(own("“", QUIET) if index == 0 else own(" "), x) for index, x in enumerate(lines)]
+    return Fact("agent says", (*opened[:-1], row(opened[-1], own("”", QUIET))))

@@ -1,0 +1,150 @@
+"""The one place where text becomes something that Textual draws.
+
+What comes from outside enters through `literal` or `fitted`, which ask `display.py`; our own
+words enter through `own`, which takes nothing but literal strings (the type checker holds it).
+Nothing is ever parsed as markup. A test forbids every other constructor in this package.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, LiteralString
+
+from textual.content import Content, Span
+
+from jackin_broker.display import Shown, show
+from jackin_broker.protocol import Text
+
+from .editor import LineEditor
+
+# Styles. Each has a sign or a word beside it: colour is never the only one.
+PLAIN: Final = ""
+QUIET: Final = "$quiet"
+LABEL: Final = "$label"
+STRONG: Final = "bold $foreground"
+GOOD: Final = "bold $success"
+CAREFUL: Final = "bold $warning"
+BAD: Final = "bold $error"
+ESCAPE: Final = "bold underline $warning"
+KEY: Final = "bold $primary"
+CURSOR: Final = "bold $primary"
+BUTTON: Final = "$quiet on $panel"
+BUTTON_RUN: Final = "bold $button-text on $success"
+BUTTON_DENY: Final = "bold $button-text on $error"
+BAR: Final = "on $panel"
+
+NOTHING: Final = Content("")
+NEWLINE: Final = Content("\n")
+
+
+def own(words: LiteralString, style: LiteralString = PLAIN) -> Content:
+    """Words of this program."""
+    return Content(words, [Span(0, len(words), style)] if style else None)
+
+
+def number(value: int, style: LiteralString = PLAIN) -> Content:
+    """A number, with commas."""
+    return _styled(f"{value:,}", style)
+
+
+def clock(seconds: float, style: LiteralString = PLAIN) -> Content:
+    """`4:58`; a time that has passed is `0:00`."""
+    whole = max(0, int(seconds + 0.5))
+    return _styled(f"{whole // 60}:{whole % 60:02d}", style)
+
+
+def size(size_bytes: int, style: LiteralString = PLAIN) -> Content:
+    """`12 bytes`, `2.1 KiB`, `3.4 MiB`."""
+    if size_bytes < 1024:
+        return _styled(f"{size_bytes} byte{'' if size_bytes == 1 else 's'}", style)
+    if size_bytes < 1024 * 1024:
+        return _styled(f"{size_bytes / 1024:.1f} KiB", style)
+    return _styled(f"{size_bytes / (1024 * 1024):,.1f} MiB", style)
+
+
+def literal(text: Text | bytes, style: LiteralString = PLAIN, *, limit: int = 200) -> Content:
+    """Text from outside, on one line of at most `limit` characters and the clip's own words."""
+    return drawn(show(text, limit=limit), style)
+
+
+def drawn(shown: Shown, style: LiteralString = PLAIN) -> Content:
+    """What `display.py` made, its escapes and its clip marked."""
+    line = shown.line
+    spans = [Span(0, len(line), style)] if style else []
+    spans += [Span(start, end, ESCAPE) for start, end in shown.marks]
+    if shown.clipped:
+        spans.append(Span(len(shown.text), len(line), ESCAPE))
+    return Content(line, spans)
+
+
+def fitted(
+    text: Text | bytes, width: int, lines: int, style: LiteralString = PLAIN
+) -> list[Content]:
+    """Text from outside, folded at `width` cells into at most `lines` lines.
+
+    What does not fit is clipped, and the last line says how many characters.
+    """
+    limit = width * lines
+    while True:
+        folded = drawn(show(text, limit=limit), style).fold(width)
+        if len(folded) <= lines or limit == 0:
+            return folded[:lines]
+        # Wide characters, and the clip's own words, took more than a cell a character.
+        limit = max(0, min(limit - 1, limit - (len(folded) - lines) * width // 2))
+
+
+def is_whole(text: Text | bytes, width: int, lines: int) -> bool:
+    """Whether `fitted` shows all of it, and nothing in it had to be escaped."""
+    shown = show(text, limit=width * lines)
+    return shown.is_plain and len(Content(shown.text).fold(width)) <= lines
+
+
+def typed(editor: LineEditor, width: int) -> Content:
+    """What the operator types, the end of it where it is long, and the cursor."""
+    head, tail = editor.text[: editor.cursor], editor.text[editor.cursor :]
+    before = drawn(show(head)) if head else NOTHING
+    after = drawn(show(tail)) if tail else NOTHING
+    line = row(before, own("▏", CURSOR), after)
+    return line if line.cell_length <= width else line[-width:]
+
+
+def key_line(pairs: list[tuple[Content, Content]], width: int, *, is_live: bool) -> Content:
+    """Keys and what they do; quiet while they do nothing."""
+    gap = own("  ")
+    parts: list[Content] = []
+    for key, what in pairs:
+        mark = key.stylize(KEY) if is_live else key.stylize(QUIET)
+        parts += [gap, mark, own(" "), what.stylize(QUIET)]
+    return row(*parts).truncate(width)
+
+
+def row(*parts: Content) -> Content:
+    """The parts side by side."""
+    return NOTHING.join(parts)
+
+
+def stack(lines: Iterable[Content]) -> Content:
+    """The lines one below the other."""
+    return NEWLINE.join(lines)
+
+
+def spread(left: Content, right: Content, width: int, style: LiteralString = PLAIN) -> Content:
+    """Both at the ends of a line of `width` cells; the left one gives way."""
+    room = max(0, width - right.cell_length)
+    line = row(left.truncate(room, pad=True), right).truncate(width, pad=True)
+    return line.stylize_before(style) if style else line
+
+
+def flush(line: Content, width: int) -> Content:
+    """The line at exactly `width` cells."""
+    return line.truncate(width, pad=True)
+
+
+def rule(width: int) -> Content:
+    """A line across."""
+    return _styled("─" * width, "$rule")
+
+
+def _styled(text: str, style: LiteralString) -> Content:
+    return Content(text, [Span(0, len(text), style)] if style else None)

@@ -1,0 +1,118 @@
+"""A private tmux server: a real terminal emulator for screens, hostile text and popups.
+
+Its socket lies in a directory of the test's own, so the developer's tmux is never met; no
+configuration is read. The server is ended on the way out. Waits look at the screen again and
+again, since tmux tells nobody what it has drawn.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from .real import START_LIMIT_S, require_program, short_directory, wait_until
+
+_SESSION: Final = "test"
+# tmux's own words about a dead pane would push the first line off the screen.
+_OPTIONS: Final = {"remain-on-exit": "on", "remain-on-exit-format": "", "status": "off"}
+
+
+class Tmux:
+    """One session with one pane. `env` is what a client of this server needs."""
+
+    def __init__(self, program: str, folder: Path, env: dict[str, str]) -> None:
+        self._program = program
+        self._env = env
+        self.socket: Final = folder / "tmux"
+
+    def start(self, argv: Sequence[str], rows: int, cols: int, cwd: str | None) -> None:
+        """Start the server with `argv` in its pane; the screen stays when `argv` ends."""
+        settings = [
+            word
+            for name, value in _OPTIONS.items()
+            for word in ("set-option", "-g", name, value, ";")
+        ]
+        where = ["-c", cwd] if cwd else []
+        size = ["-x", str(cols), "-y", str(rows)]
+        self.call(*settings, "new-session", "-d", "-s", _SESSION, *size, *where, "--", *argv)
+
+    def call(self, *argv: str) -> str:
+        """What a tmux command prints.
+
+        Raises: AssertionError with tmux's own words.
+        """
+        done = subprocess.run(
+            [self._program, "-S", str(self.socket), "-f", "/dev/null", *argv],
+            env=self._env,
+            capture_output=True,
+            timeout=START_LIMIT_S,
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout.decode(errors="replace")
+
+    def send_keys(self, *keys: str) -> None:
+        """Press keys by tmux's names (`Enter`, `Escape`, `Space`, `C-c` …)."""
+        self.call("send-keys", "-t", _SESSION, *keys)
+
+    def type(self, text: str) -> None:
+        """Send text as it is."""
+        self.call("send-keys", "-t", _SESSION, "-l", "--", text)
+
+    def capture(self, *, styled: bool = False) -> str:
+        """The pane's screen; with its colours as escape sequences where `styled`."""
+        return self.call("capture-pane", "-p", "-t", _SESSION, *(["-e"] if styled else []))
+
+    def wait_for(self, pattern: str, *, limit_s: float = START_LIMIT_S) -> str:
+        """The screen, once it matches the regular expression (`^` and `$`: lines)."""
+        seen = [""]
+
+        def is_there() -> bool:
+            seen[0] = self.capture()
+            return re.search(pattern, seen[0], re.MULTILINE) is not None
+
+        try:
+            wait_until(is_there, f"the screen shows {pattern!r}", limit_s=limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the screen:\n{seen[0]}") from None
+        return seen[0]
+
+    def wait_ended(self) -> int:
+        """The exit status of the pane's program, once it has ended."""
+        ask = ("display-message", "-p", "-t", _SESSION, "#{pane_dead}#{pane_dead_status}")
+        answer = [""]
+
+        def has_ended() -> bool:
+            answer[0] = self.call(*ask).strip()
+            return len(answer[0]) > 1
+
+        wait_until(has_ended, "the pane's program ends")
+        return int(answer[0][1:])
+
+    def stop(self) -> None:
+        """End this server, and with it what runs in it."""
+        if self.socket.exists():
+            self.call("kill-server")
+
+
+@contextmanager
+def tmux(
+    argv: Sequence[str],
+    *,
+    env: dict[str, str],
+    rows: int = 24,
+    cols: int = 80,
+    cwd: str | None = None,
+) -> Generator[Tmux]:
+    """A program in a tmux pane, on a server of its own, ended on the way out."""
+    program = require_program("tmux", package="tmux")
+    with short_directory() as folder:
+        server = Tmux(program, folder, {"TERM": "xterm-256color", "LANG": "C.UTF-8", **env})
+        server.start(argv, rows, cols, cwd)
+        try:
+            yield server
+        finally:
+            server.stop()

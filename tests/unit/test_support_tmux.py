@@ -1,0 +1,38 @@
+"""The tmux fixture is real: keys go in, the screen comes out, the server ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from support.real import is_running, wait_until
+from support.tmux import tmux
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+def test_keys_go_in_and_the_screen_comes_out() -> None:
+    source = "import os; print('size', *os.get_terminal_size()); print('got', input(), end='.')"
+    with tmux([sys.executable, "-c", source], env=ENV, rows=20, cols=70) as run:
+        run.wait_for(r"^size 70 20$")
+        run.type("a; b")
+        run.send_keys("Enter")
+        run.wait_for(r"^got a; b\.")
+
+
+def test_the_screen_outlives_the_program_and_the_server_ends() -> None:
+    with tmux(["sh", "-c", "echo last words; exit 3"], env=ENV) as run:
+        assert run.wait_ended() == 3
+        assert run.capture().startswith("last words")
+        pid = int(run.call("display-message", "-p", "#{pid}"))
+        assert is_running(pid)
+    wait_until(lambda: not is_running(pid), "the server is gone")
+
+
+def test_a_wait_that_fails_shows_the_screen() -> None:
+    with tmux(["echo", "only this"], env=ENV) as run:
+        run.wait_for("only this")
+        with pytest.raises(AssertionError, match=r"(?s)not within 0.2 s.*only this"):
+            run.wait_for("never", limit_s=0.2)
