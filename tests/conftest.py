@@ -30,6 +30,13 @@ _SESSION_VARIABLES = (
     "TMUX_PANE",
     "WAYLAND_DISPLAY",
 )
+_HOME_FOLDERS = {
+    "XDG_CONFIG_HOME": "config",
+    "XDG_STATE_HOME": "state",
+    "XDG_DATA_HOME": "data",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_RUNTIME_DIR": "run",
+}
 _KEPT_VARIABLES = frozenset({"JACKIN_REQUIRE_REAL"})
 
 hypothesis.settings.register_profile("local", deadline=None, max_examples=60)
@@ -38,24 +45,33 @@ hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, dera
 hypothesis.settings.load_profile("ci" if real.REQUIRE_REAL else "local")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_session() -> Iterator[None]:
+    """Nothing of the developer's running session, also for what outlives one test."""
+    with pytest.MonkeyPatch.context() as patch, real.short_directory() as home:
+        for name in (
+            *_SESSION_VARIABLES,
+            *(key for key in os.environ if key.startswith("JACKIN_")),
+        ):
+            if name not in _KEPT_VARIABLES:
+                patch.delenv(name, raising=False)
+        _move_home(patch, home)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def private_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A HOME and XDG directories of this test's own; nothing of a running session."""
-    for name in (*_SESSION_VARIABLES, *(key for key in os.environ if key.startswith("JACKIN_"))):
-        if name not in _KEPT_VARIABLES:
-            monkeypatch.delenv(name, raising=False)
+    """A HOME and XDG directories of this test's own, empty."""
     with real.short_directory() as home:
-        monkeypatch.setenv("HOME", str(home))
-        for name, folder in (
-            ("XDG_CONFIG_HOME", "config"),
-            ("XDG_STATE_HOME", "state"),
-            ("XDG_DATA_HOME", "data"),
-            ("XDG_CACHE_HOME", "cache"),
-            ("XDG_RUNTIME_DIR", "run"),
-        ):
-            (home / folder).mkdir(mode=0o700)
-            monkeypatch.setenv(name, str(home / folder))
+        _move_home(monkeypatch, home)
         yield home
+
+
+def _move_home(patch: pytest.MonkeyPatch, home: Path) -> None:
+    patch.setenv("HOME", str(home))
+    for name, folder in _HOME_FOLDERS.items():
+        (home / folder).mkdir(mode=0o700)
+        patch.setenv(name, str(home / folder))
 
 
 @pytest.fixture

@@ -68,6 +68,9 @@ class Audit:
 
         Raises: Refusal(AUDIT_FAILED).
         """
+        await self._record(event, flush, fields)
+
+    async def _record(self, event: str, flush: bool, fields: dict[str, Field]) -> None:
         async with self._lock:
             try:
                 self._append(event, fields)
@@ -93,7 +96,7 @@ class Audit:
         self._repeats[key] = (now, 0)
         if count:
             fields["repeated"] = count
-        await self.record("refused", **fields)
+        await self._record("refused", False, fields)
 
     def close(self) -> None:
         """Release the file and its lock."""

@@ -12,14 +12,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .config.model import CapsuleConfig, CapsuleKind, Mount
 from .errors import ConfigError, DenialCode, Refusal
+from .identity import PinnedBinary
 from .processes import Namespace, ProcessGone, is_alive, opened, own_depth
-
-if TYPE_CHECKING:
-    from .identity import PinnedBinary
 
 # Names one launch of a capsule in the record and in logs; not a secret, only unique.
 _SESSION_ID_BYTES: Final = 8
@@ -177,8 +175,8 @@ class CapsuleRegistry:
     ) -> Capsule:
         """The capsule, held by one launch from now on; its `session_id` proves the holder.
 
-        An empty name means the only configured capsule, an empty kind its own. `uids` say who will live in it, and
-        have to be configured; mounts are added to the configured ones.
+        An empty name means the only configured capsule, an empty kind its own. `uids` say who
+        will live in it and have to be configured; mounts are added to the configured ones.
         Raises: ConfigError, Refusal(NOT_ALLOWED) while another launch holds it.
         """
         capsule = self._named(name)

@@ -18,7 +18,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from . import __version__, identity, listening
+from . import __version__, doorways, identity, vault_opener
 from . import config as configuration
 from . import operator_protocol as op
 from . import paths as places
@@ -33,9 +33,10 @@ from .hardening import forbid_dumps
 from .launching import capsule_ready
 from .operator_server import OperatorServer
 from .protocol import EndedBy
+from .runner import host
 from .runner.tree import become_subreaper
 from .session import Services
-from .sources.resolver import Resolver
+from .sources.resolver import Resolver, consumed_variables
 from .trust import ensure_private_dir
 from .vault import Vault
 
@@ -83,7 +84,14 @@ class Daemon:
         desk = Desk(_desk_limits(config))
         approvals = Approvals(desk, wait_without_operator=_waits(config))
         audit = Audit(self.paths.audit_file)
-        self._services = Services(config, approvals, audit, self._make_resolver(config))
+        self._services = Services(
+            config,
+            approvals,
+            audit,
+            self._make_resolver(config),
+            hidden=tuple(str(root) for root in self.paths.trust_roots),
+            environ=self._environ,
+        )
 
     # --- start and stop -----------------------------------------------------------------
 
@@ -93,10 +101,11 @@ class Daemon:
         Raises: ConfigError, JackinError.
         """
         self._check(self._services.config)
+        host.warm_up()
         await self._services.audit.record("broker_started", pid=os.getpid(), version=__version__)
         self._apply(self._services.config)
         ensure_private_dir(self.paths.private_dir)
-        listener = listening.listen_at(self.paths.operator_socket)
+        listener = doorways.listen_at(self.paths.operator_socket)
         self._server = OperatorServer(listener, self._services.approvals, self, os.getpid())
         await self._server.open()
         loop = asyncio.get_running_loop()
@@ -107,7 +116,6 @@ class Daemon:
 
     async def close(self) -> None:
         """End what runs, deny what waits, take the sockets away."""
-        self._services.is_stopping = True
         await asyncio.gather(*(door.close() for door in self._doorways.values()))
         for capsule in self._registry:
             self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
@@ -115,6 +123,7 @@ class Daemon:
             self.paths.operator_socket.unlink(missing_ok=True)
             await self._server.close("the broker stopped")
         await self._services.resolver.close()
+        await host.shut_down()
         try:
             await self._services.audit.record("broker_stopped", pid=os.getpid())
         except Refusal:
@@ -131,8 +140,12 @@ class Daemon:
         """Begin to end."""
         self.stopped.set()
 
-    def status(self, seq: int) -> op.StatusReport:
+    async def status(self, seq: int) -> op.StatusReport:
         """What is up."""
+        try:
+            keyring = str(await self._services.resolver.keyring())
+        except JackinError as error:
+            keyring = str(error)
         desk = self._services.approvals.desk
         return op.StatusReport(
             seq,
@@ -142,7 +155,7 @@ class Daemon:
             operators=desk.operators,
             waiting=len(desk.waiting()),
             running=len(desk.running()),
-            keyring=self._services.resolver.describe(),
+            keyring=keyring,
             vault=self._vault_state(),
             capsules=tuple(self._capsule_status(capsule) for capsule in self._registry),
             notices=self.notices(),
@@ -178,19 +191,17 @@ class Daemon:
         config = configuration.load(self.paths.config_file)
         self._check(config)
         notes = self._apply(config)
-        old = self._services.config
         self._services.config = config
         self._services.approvals.desk.limits = _desk_limits(config)
         self._services.approvals.wait_without_operator = _waits(config)
-        if (old.broker.keyring, old.limits) != (config.broker.keyring, config.limits):
-            former, self._services.resolver = self._services.resolver, self._make_resolver(config)
-            await former.close()
+        former, self._services.resolver = self._services.resolver, self._make_resolver(config)
+        await former.close()
         await self._services.audit.record("broker_reloaded", pid=os.getpid())
         return notes
 
     async def unlock_vault(self, passphrase: str) -> None:
         """Unlock the vault for this broker's life; off the loop, it takes about a second."""
-        await asyncio.to_thread(self._vault.unlock, passphrase)
+        await vault_opener.unlock(self._vault, passphrase)
 
     async def check_credential(self, name: str, capsule: str) -> None:
         """Resolve a binding once, and drop the value.
@@ -215,7 +226,8 @@ class Daemon:
         capsule = self._registry.open(call.name, kind=call.kind, uids=call.uids, mounts=mounts)
         try:
             configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
-            listening.admit(capsule.name, capsule.uids, self.paths)
+            configuration.check_binaries(capsule.mounts, capsule.binaries.values())
+            doorways.admit(capsule.name, capsule.uids, self.paths)
             ready = await capsule_ready(
                 call.seq, capsule, self._services.config, self._services.resolver, self.paths
             )
@@ -239,29 +251,38 @@ class Daemon:
         for capsule in config.capsules.values():
             configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
 
-    def _apply(self, config: Config) -> tuple[str, ...]:
-        """Pin the binaries and follow with the doorways; what changed, in words."""
+    def _pin(self, config: Config) -> dict[str, dict[str, identity.PinnedBinary]]:
+        """Every listed binary, found and pinned, by capsule.
+
+        Raises: ConfigError that names one which is missing, or which the agent could replace.
+        """
         search_path = self._environ.get("PATH", os.defpath)
-        binaries = {
-            name: {
+        pins: dict[str, dict[str, identity.PinnedBinary]] = {}
+        for name, capsule in config.capsules.items():
+            found = {
                 binary: identity.find_binary(binary, search_path)
                 for binary in capsule.host_binaries
             }
-            for name, capsule in config.capsules.items()
-        }
+            configuration.check_binaries(capsule.mounts, found.values())
+            pins[name] = found
+        return pins
+
+    def _apply(self, config: Config) -> tuple[str, ...]:
+        """Pin the binaries and follow with the doorways; what changed, in words."""
+        binaries = self._pin(config)
         change = self._registry.configure(config.capsules, binaries)
         for capsule in change.removed:
             self._doorways.pop(capsule.name).stop_listening()
             self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
         for capsule in change.added:
-            listener = listening.open_doorway(capsule.name, capsule.uids, self.paths)
+            listener = doorways.open_doorway(capsule.name, capsule.uids, self.paths)
             self._doorways[capsule.name] = Doorway(self._services, capsule, listener)
         for capsule in change.changed:
-            listening.admit(capsule.name, capsule.uids, self.paths)
+            doorways.admit(capsule.name, capsule.uids, self.paths)
         return (
             *(f"capsule {capsule.name} added" for capsule in change.added),
             *(f"capsule {capsule.name} changed" for capsule in change.changed),
-            *(f"capsule {capsule.name} removed; what runs in it goes on" for capsule in change.removed),
+            *(f"capsule {one.name} removed; what runs in it goes on" for one in change.removed),
         )
 
     def _reload_on_signal(self) -> None:
@@ -280,6 +301,7 @@ class Daemon:
             keyring_kind=config.broker.keyring.value,
             vault=self._vault,
             timeout_s=config.limits.source_s,
+            consumed=consumed_variables(config.all_bindings()),
         )
 
     def _vault_state(self) -> str:
@@ -335,7 +357,6 @@ def _open_log(path: Path) -> RotatingFileHandler:
     old_mask = os.umask(0o077)
     try:
         handler = RotatingFileHandler(path, maxBytes=LOG_MAX_BYTES, backupCount=LOG_BACKUPS)
-        handler.stream.flush()
     finally:
         os.umask(old_mask)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

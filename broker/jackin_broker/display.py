@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .lookalikes import is_invisible, is_lookalike_sign, suspicious_letters
-from .protocol import Bytes64, Text
+from .protocol import Text
 
 # Indentation of a pasted snippet stays as it is; padding that pushes text off the screen does not.
 SPACES_SHOWN_MAX: Final = 8

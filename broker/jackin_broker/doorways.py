@@ -52,7 +52,8 @@ def prepare_doorway(name: str, uids: Collection[int], paths: Paths) -> int:
     leaf = paths.capsule_dir(name)
     strangers = sorted(uid for uid in uids if uid != os.geteuid())
     ensure_dir = ensure_traversable_dir if strangers else ensure_private_dir
-    for directory in (paths.runtime_dir, leaf.parent, leaf):
+    programs = paths.shim_dir(name).parent  # whoever starts the capsule mounts from there too
+    for directory in (paths.runtime_dir, programs, leaf.parent, leaf):
         ensure_dir(directory)
     if not strangers:
         os.chmod(leaf, PRIVATE_MODE)

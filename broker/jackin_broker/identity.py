@@ -106,10 +106,9 @@ def find_binary(name: str, search_path: str) -> PinnedBinary:
             passed_over = passed_over or f", {error}"
             continue
         return _pin(name, path, search_path)
-    where = "on the broker's PATH"
     raise ConfigError(
-        f"host_binaries: {name!r} is not {where}{passed_over}",
-        hint=f"install {name}, or start the broker with a PATH that has it, or take it off the list",
+        f"host_binaries: {name!r} is not on the broker's PATH{passed_over}",
+        hint=f"install {name}, start the broker with a PATH that has it, or take it off the list",
     )
 
 

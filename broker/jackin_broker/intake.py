@@ -8,7 +8,7 @@ process does, whichever is noticed first.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from . import protocol
 from .connection import CapsuleConnection
@@ -16,7 +16,7 @@ from .errors import PeerProtocolError
 from .frames import DataFrame, Frame, MessageFrame, Stream
 from .peer import Caller
 from .protocol import EndedBy, FromCapsule, StdinKind
-from .runner.host import Running
+from .runner.running import Running
 
 # Credit is given back in pieces of a data frame, so that messages stay few.
 CREDIT_STEP_BYTES: Final = protocol.DATA_FRAME_MAX_BYTES // 2
@@ -32,6 +32,11 @@ class CallerGone(Exception):
         self.ended_by: Final = ended_by
         self.words: Final = words
         self.error: Final = error
+
+
+async def either(one: asyncio.Future[Any], other: asyncio.Future[Any]) -> None:
+    """Return when one of the two is done; neither is cancelled."""
+    await asyncio.wait((one, other), return_when=asyncio.FIRST_COMPLETED)
 
 
 class Intake:
@@ -70,7 +75,7 @@ class Intake:
 
         Raises: PeerProtocolError, CallerGone.
         """
-        await asyncio.wait({self._first, self.gone}, return_when=asyncio.FIRST_COMPLETED)
+        await either(self._first, self.gone)
         if self._first.done():
             return self._first.result()
         raise self.gone.result()

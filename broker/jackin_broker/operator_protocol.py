@@ -369,6 +369,7 @@ def decode_from_broker(body: bytes) -> Reply | Push:
     Raises: PeerProtocolError.
     """
     try:
-        return _from_broker.decode(body)
+        message: Reply | Push = _from_broker.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerProtocolError("broken or unknown message from the broker") from error
+    return message

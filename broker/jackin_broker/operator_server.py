@@ -36,7 +36,7 @@ COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})
 class Steward(Protocol):
     """What the daemon does for an operator. Every method may raise JackinError."""
 
-    def status(self, seq: int) -> op.StatusReport: ...
+    async def status(self, seq: int) -> op.StatusReport: ...
 
     def kill(self, request_id: str) -> None: ...
 
@@ -188,7 +188,7 @@ class _Client:
             case op.KillRequest(seq, request_id):
                 self._steward.kill(request_id)
             case op.GetStatus(seq):
-                return self._steward.status(seq)
+                return await self._steward.status(seq)
             case op.Reload(seq):
                 return op.Done(seq, await self._steward.reload())
             case op.Stop(seq):

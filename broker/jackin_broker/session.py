@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from datetime import date
+from collections.abc import Coroutine, Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from . import policy, protocol
@@ -19,18 +19,19 @@ from .bindings import Binding, Credential, Delivery, Redact
 from .capsules import Capsule
 from .config import Config
 from .connection import CapsuleConnection
-from .deliveries import Prepared, prepare
+from .deliveries import Prepared, check_supported, prepare
 from .desk import Entry
 from .errors import DenialCode, PeerProtocolError, Refusal, SourceError
 from .examine import Plan, ask_shape, examine, recheck, view_of
 from .frames import Stream
-from .intake import CallerGone, Intake
-from .operator_protocol import RequestState
+from .intake import CallerGone, Intake, either
+from .operator_protocol import FINAL_STATES, RequestState
 from .output import Output
 from .peer import Caller
 from .protocol import Ask, EndedBy, Error, ExecCommand, ExecDenied, ExecResult, Mcp, Outcome
 from .redact import needles
-from .runner.host import Running, start
+from .runner.host import start
+from .runner.running import Running
 from .runner.spec import Ended
 from .sources.resolver import Resolver
 
@@ -45,17 +46,28 @@ T = TypeVar("T")
 
 
 class Services:
-    """What every session uses; one a broker. `config` changes on reload."""
+    """What every session uses; one a broker. `config` and `resolver` change on reload.
+
+    `hidden` are the host paths that no command may see; `environ` is the broker's own.
+    """
 
     def __init__(
-        self, config: Config, approvals: Approvals, audit: Audit, resolver: Resolver
+        self,
+        config: Config,
+        approvals: Approvals,
+        audit: Audit,
+        resolver: Resolver,
+        *,
+        hidden: tuple[str, ...],
+        environ: Mapping[str, str],
     ) -> None:
         self.config = config
         self.approvals: Final = approvals
         self.audit: Final = audit
         self.resolver = resolver
+        self.hidden: Final = hidden
+        self.environ: Final = environ
         self.running: Final[dict[str, Running]] = {}
-        self.is_stopping = False
 
 
 class Session:
@@ -72,6 +84,7 @@ class Session:
         self._intake = Intake(connection, caller)
         self._argv: tuple[bytes, ...] = ()
         self._request_id = ""
+        self._why = ""
 
     async def run(self) -> None:
         """Serve the connection to its end; raises nothing but cancellation."""
@@ -109,7 +122,7 @@ class Session:
             case ExecCommand():
                 await self._execute(first)
             case Ask():
-                self._connection.send(self._answer_ask(first))
+                self._connection.send(await self._answer_ask(first))
             case Mcp():
                 raise PeerProtocolError("this broker does not serve MCP connections")
             case _:
@@ -128,11 +141,12 @@ class Session:
             "a stdin that was declared closed did not end",
         )
         plan = await asyncio.to_thread(
-            examine, message, self._argv, stdin, self._capsule, self._config
+            examine, message, self._argv, stdin, self._capsule, self._config, self._services.hidden
         )
         try:
-            entry, bindings = await self._decide(plan)
+            entry, rule_bindings = self._enter(plan)
             try:
+                bindings = await self._decide(plan, entry, rule_bindings)
                 await self._fulfil(plan, entry, bindings)
             except BaseException as error:
                 self._finish_unrun(entry, error)
@@ -140,37 +154,47 @@ class Session:
         finally:
             plan.close()
 
-    async def _decide(self, plan: Plan) -> tuple[Entry, tuple[str, ...]]:
-        """The desk's entry and the bindings of a request that may run."""
-        verdict = policy.decide(plan.shape, self._config.rules, today=date.today())
+    def _enter(self, plan: Plan) -> tuple[Entry, tuple[str, ...] | None]:
+        """The desk's entry, and the bindings where a rule has allowed it already."""
+        verdict = policy.decide(plan.shape, self._config.rules, today=_today())
         view = view_of(plan, self._request_id, self._caller)
-        approvals, audit = self._services.approvals, self._services.audit
         if verdict.outcome is Outcome.DENY:
             raise Refusal(
                 verdict.code or DenialCode.RULE_DENIED,
                 verdict.reason,
                 hint="a rule of the operator forbids this; do not repeat the request",
             )
+        self._why = verdict.reason
         if verdict.outcome is Outcome.ALLOW:
-            entry = approvals.admit(view, verdict.bindings)
-            await self._record_decided(entry, "rule", verdict.bindings, verdict.reason)
-            return entry, verdict.bindings
-        entry = approvals.ask(view)
-        await audit.record("asked", **self._facts(), cwd=plan.cwd_text, want=list(view.want))
+            return self._services.approvals.admit(view, verdict.bindings), verdict.bindings
+        return self._services.approvals.ask(view), None
+
+    async def _decide(
+        self, plan: Plan, entry: Entry, rule_bindings: tuple[str, ...] | None
+    ) -> tuple[str, ...]:
+        """The bindings that this command gets: a rule's, or those that the operator ticked."""
+        if rule_bindings is not None:
+            await self._record_decided(entry, "rule", rule_bindings)
+            return rule_bindings
+        approvals = self._services.approvals
+        await self._services.audit.record(
+            "asked", **self._facts(), cwd=plan.cwd_text, want=list(plan.message.want)
+        )
         self._connection.send(
             protocol.ExecPending(
                 entry.id, approvals.desk.position(entry), self._config.limits.approve_s
             )
         )
         decision = await self._while_there(approvals.answer(entry))
-        await self._record_decided(entry, "operator", decision.bindings, "")
-        return entry, decision.bindings
+        await self._record_decided(entry, "operator", decision.bindings)
+        return decision.bindings
 
     async def _fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
         """Steps 6 to 11: check again, resolve, deliver, run, record."""
         approvals = self._services.approvals
         recheck(plan)
         bindings = [plan.bindings[name] for name in names]
+        check_supported(bindings)
         approvals.advance(entry, RequestState.RESOLVING)
         credentials = await self._while_there(self._resolve(bindings))
         try:
@@ -216,7 +240,9 @@ class Session:
             streams=message.stream,
             intake=self._intake,
         )
-        running = await self._while_there(start(plan.spec(prepared, self._config), output))
+        if self._intake.gone.done():
+            raise self._intake.gone.result()
+        running = await start(plan.spec(prepared, self._config, self._services.environ), output)
         approvals.advance(entry, RequestState.RUNNING)
         self._services.running[entry.id] = running
         try:
@@ -235,7 +261,7 @@ class Session:
         end = asyncio.ensure_future(running.wait())
         gone = self._intake.gone
         try:
-            await asyncio.wait({end, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await either(end, gone)
             if not end.done():
                 running.end(gone.result().ended_by)
             return await asyncio.shield(end)
@@ -275,12 +301,15 @@ class Session:
 
     # --- Ask ----------------------------------------------------------------------------
 
-    def _answer_ask(self, message: Ask) -> protocol.AskResult:
+    async def _answer_ask(self, message: Ask) -> protocol.AskResult:
+        argv = tuple(protocol.bytes_from_text(part) for part in (message.command, *message.args))
         try:
-            shape = ask_shape(message, self._capsule, self._config)
-            verdict = policy.decide(shape, self._config.rules, today=date.today())
+            shape = await asyncio.to_thread(
+                ask_shape, message, argv, self._capsule, self._config, self._services.hidden
+            )
         except Refusal as refusal:
             return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
+        verdict = policy.decide(shape, self._config.rules, today=_today())
         code = verdict.code.value if verdict.code else ""
         return protocol.AskResult(verdict.outcome, code, verdict.reason)
 
@@ -294,7 +323,7 @@ class Session:
         task = asyncio.ensure_future(work)
         gone = self._intake.gone
         try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await either(task, gone)
         finally:
             if not task.done():
                 task.cancel()
@@ -304,20 +333,22 @@ class Session:
         return task.result()
 
     def _finish_unrun(self, entry: Entry, error: BaseException) -> None:
-        """Take a request that failed after its approval off the desk."""
-        if entry.state in {RequestState.APPROVED, RequestState.RESOLVING}:
-            match error:
-                case Refusal():
-                    code, state = error.code, RequestState.DENIED
-                case CallerGone():
-                    code, state = DenialCode.CALLER_GONE, RequestState.CANCELLED
-                case asyncio.CancelledError():
-                    code, state = DenialCode.BROKER_STOPPING, RequestState.CANCELLED
-                case _:
-                    code, state = DenialCode.INTERNAL_ERROR, RequestState.DENIED
-            self._services.approvals.finish(entry, state, code.value)
-        elif entry.state is RequestState.RUNNING:
+        """Take a request that failed on its way off the desk."""
+        if entry.state in FINAL_STATES:
+            return
+        if entry.state is RequestState.RUNNING:
             self._services.approvals.finish(entry, RequestState.DONE, "internal_error")
+            return
+        match error:
+            case Refusal():
+                code, state = error.code, RequestState.DENIED
+            case CallerGone():
+                code, state = DenialCode.CALLER_GONE, RequestState.CANCELLED
+            case asyncio.CancelledError():
+                code, state = DenialCode.BROKER_STOPPING, RequestState.CANCELLED
+            case _:
+                code, state = DenialCode.INTERNAL_ERROR, RequestState.DENIED
+        self._services.approvals.finish(entry, state, code.value)
 
     async def _end_broken(self, error: PeerProtocolError) -> None:
         await self._note_refusal(DenialCode.BAD_REQUEST, str(error))
@@ -345,7 +376,7 @@ class Session:
             _log.error("a refusal (%s) is not on record", code.value)
 
     async def _record_decided(
-        self, entry: Entry, by: str, bindings: tuple[str, ...], reason: str
+        self, entry: Entry, by: str, bindings: tuple[str, ...]
     ) -> None:
         """Durable before any source is asked, when a credential is to be delivered."""
         await self._services.audit.record(
@@ -356,7 +387,7 @@ class Session:
             outcome="approved",
             bindings=list(bindings),
             shown=entry.digest,
-            reason=reason,
+            reason=self._why,
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -367,6 +398,11 @@ class Session:
             "pid_of_caller": self._caller.pid,
             **argv_fields(self._argv),
         }
+
+
+def _today() -> datetime:
+    """Now, with its offset, so that rules may end at a time of day."""
+    return datetime.now().astimezone()
 
 
 async def _within(limit_s: float, work: Coroutine[Any, Any, T], late: str) -> T:

@@ -76,11 +76,11 @@ class Vault:
 
         Raises: VaultError where one is there already, also a half of one.
         """
-        self._refuse_existing()
+        self.refuse_existing()
         identity = Identity.generate()
         key = _seal(identity, passphrase)
         with self._alone():
-            self._refuse_existing()
+            self.refuse_existing()
             # The key last: without it there is no vault yet.
             self._write(_Contents(), identity)
             _replace(self.key_path, key)
@@ -185,7 +185,8 @@ class Vault:
         with lock:
             yield
 
-    def _refuse_existing(self) -> None:
+    def refuse_existing(self) -> None:
+        """Raise VaultError where there is a vault already, or a half of one."""
         if self.key_path.exists():
             raise VaultError(
                 SourceFault.FAILED,

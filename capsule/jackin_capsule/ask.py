@@ -11,6 +11,10 @@ from .problems import denied, escaped, hung_up
 from .shim import raw, working_directory
 from .wire import EXIT_NOT_RUN, PROTOCOL, Fault, Frames, broken, connect, message
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Message
+
 EXIT_ALLOWED = 0
 EXIT_ASKED = 3  # neither a shell's, nor a signal's, nor one of DESIGN §5's
 # Rules are in memory; a broker that needs longer for them hangs.
@@ -31,7 +35,7 @@ def ask(words: "list[str]") -> int:
     from .main import say
 
     wants_json = False
-    want: "list[str]" = []
+    want: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
@@ -58,7 +62,7 @@ def ask(words: "list[str]") -> int:
     return say(f"{_WORDS[outcome]}{detail}; {escaped(reason)}\n") or _STATUS[outcome]
 
 
-def inquire(argv: "list[str]", want: "list[str]") -> "dict[str, object]":
+def inquire(argv: "list[str]", want: "list[str]") -> "Message":
     """The broker's AskResult for a command.
 
     Raises: Fault when it refuses, hangs up or keeps silent.

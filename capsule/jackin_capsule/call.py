@@ -10,7 +10,7 @@ import posix
 import select
 import time
 
-from .wire import Frames, broken, data, message
+from .wire import Frames, broken, data, end_process, message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .stdin import Stdin
+    from .wire import Message
 else:
     try:
         import _signal as signal
@@ -30,8 +31,13 @@ RECEIVE_BYTES = 256 * 1024  # a whole data frame
 NOTICE_AFTER_S = 2  # a rule answers sooner, a person does not
 SILENCE_S = 3  # how long two interrupts may stay without any answer
 BACKGROUND_LOOK_S = 0.5  # how soon a terminal's stdin is noticed after `fg`
-ENDING_SIGNALS = tuple(
-    getattr(signal, name) for name in "SIGINT SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2".split()
+ENDING_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
 )
 
 
@@ -40,15 +46,15 @@ class Call:
 
     def __init__(self) -> None:
         self.is_verbose = False
-        self.sock: "socket.socket | None" = None
-        self.stdin: "Stdin | None" = None  # while there may be more of it
+        self.sock: socket.socket | None = None
+        self.stdin: Stdin | None = None  # while there may be more of it
         self.out = bytearray()
-        self.urgent: "list[bytes]" = []  # from signal handlers, until `out` takes them
+        self.urgent: list[bytes] = []  # from signal handlers, until `out` takes them
         self.is_flushing = self.is_started = False
         self.credit = 0  # bytes of stdin that the broker will take
         self.interrupts = 0  # passed on since the broker last said anything
         self.silent_until = self.notice_at = 0.0
-        self.pending: "dict[str, object]" = {}
+        self.pending: Message = {}
         self.wakeup = -1
 
     def catch_signals(self) -> None:
@@ -100,7 +106,7 @@ class Call:
         if cancels and not self.is_flushing:
             self.urgent.append(message("Cancel"))
             self.flush()
-        posix._exit(status & 0xFF)
+        end_process(status & 0xFF)
 
     def flush(self) -> None:
         """Send what the broker takes now; a handler that comes meanwhile only queues."""
@@ -187,7 +193,7 @@ class Call:
             else:
                 self.write(stream, piece)
 
-    def obey(self, said: "dict[str, object]") -> None:
+    def obey(self, said: "Message") -> None:
         kind = said["type"]
         if kind == "ExecResult":
             status = number_of(said, "exit_code")
@@ -213,7 +219,7 @@ class Call:
 
             raise denied(said, self.is_started)
         elif kind != "ExecStopped":  # its own stop follows ours, see `stop`
-            raise broken(f"a message of the type {kind}")
+            raise broken(f"a message of the type {kind!r}")
 
     def write(self, stream: int, piece: memoryview) -> None:
         """Pass output on. It may block: signals still get through (PEP 475)."""
@@ -234,8 +240,8 @@ class Call:
                 raise unwritable(stream, error) from error
 
 
-def number_of(said: "dict[str, object]", key: str) -> int:
+def number_of(said: "Message", key: str) -> int:
     value = said.get(key)
     if not isinstance(value, int):
-        raise broken(f"{said['type']} without {key}")
+        raise broken(f"{said['type']!r} without {key}")
     return value

@@ -6,6 +6,10 @@ Not on the shim's fast path: `json` costs as much as the whole of it. It refuses
 from json import JSONDecoder
 from json.encoder import py_encode_basestring_ascii as quote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Json
+
 __all__ = ["check_surrogates", "quote", "scan"]
 
 
@@ -16,12 +20,12 @@ def _refuse_constant(name: str) -> object:
 _decoder = JSONDecoder(parse_constant=_refuse_constant)
 
 
-def scan(text: str, start: int) -> "tuple[object, int]":
+def scan(text: str, start: int) -> "tuple[Json, int]":
     """The value that begins at `start`, and where it ends.
 
     Raises: ValueError.
     """
-    found: tuple[object, int] = _decoder.raw_decode(text, start)
+    found: tuple[Json, int] = _decoder.raw_decode(text, start)
     return found
 
 
@@ -33,7 +37,7 @@ def check_surrogates(text: str) -> None:
     _check(scan(text, 0)[0])
 
 
-def _check(value: object) -> None:
+def _check(value: "Json") -> None:
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict):

@@ -8,7 +8,7 @@ import posix
 import sys
 
 from . import VERSION
-from .wire import EXIT_NOT_RUN, Fault
+from .wire import EXIT_NOT_RUN, Fault, end_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def main(argv: "list[str] | None" = None) -> "NoReturn":
         from .shim import main as shim
 
         shim(words)
-    posix._exit(_run(words[1:]))
+    end_process(_run(words[1:]))
 
 
 def _run(words: "list[str]") -> int:

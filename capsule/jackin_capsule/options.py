@@ -8,7 +8,7 @@ import posix
 import sys
 
 from . import VERSION
-from .wire import Fault
+from .wire import Fault, end_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Options:
     def __init__(self) -> None:
         self.is_verbose = False
         self.reason = ""
-        self.want: "list[str]" = []
-        self.argv: "list[str]" = []
+        self.want: list[str] = []
+        self.argv: list[str] = []
 
 
 def parse(args: "list[str]") -> Options:
@@ -93,5 +93,5 @@ def _print_and_leave(text: str) -> "NoReturn":
     try:
         posix.write(1, text.encode())
     except OSError:
-        posix._exit(1)
-    posix._exit(0)
+        end_process(1)
+    end_process(0)

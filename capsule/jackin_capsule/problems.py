@@ -10,6 +10,10 @@ import posix
 
 from .wire import EXIT_NOT_RUN, Fault
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Message
+
 PROGRAM = "jackin-exec"
 EXIT_NOT_FOUND = 127
 EXIT_ENDED = 124  # the command was ended from outside: time limit, or nobody left to tell
@@ -45,7 +49,8 @@ HINTS = {
     "bad_request": "the request itself was wrong: correct what the error names",
     "peer_refused": "the broker does not take this process for one of the capsule's: call it from "
     "inside the capsule, and " + _ASK + " to run `jackin-broker doctor`",
-    "audit_failed": "the broker cannot write its record and runs nothing without it: " + _ASK
+    "audit_failed": "the broker cannot write its record and runs nothing without it: "
+    + _ASK
     + " to look at its disk",
     "spawn_failed": "the command could not be started: check that the file is a program for the "
     "operator's machine",
@@ -86,7 +91,7 @@ def say(line: str, program: str = PROGRAM) -> None:
     try:
         posix.write(2, f"{program}: {escaped(line)}\n".encode("utf-8", "backslashreplace"))
     except OSError:
-        pass  # nobody listens
+        return  # nobody listens
 
 
 def report(line: str, hint: str, program: str = PROGRAM) -> None:
@@ -95,7 +100,7 @@ def report(line: str, hint: str, program: str = PROGRAM) -> None:
     say(f"hint: {hint}", program)
 
 
-def denied(message: "dict[str, object]", is_started: bool = False) -> Fault:
+def denied(message: "Message", is_started: bool = False) -> Fault:
     """The fault in an ExecDenied or Error."""
     code = str(message.get("code", "internal_error"))
     reason = str(message.get("reason", "")) or "the broker gave no reason"
@@ -125,7 +130,7 @@ def unreachable(path: bytes, error: OSError) -> Fault:
     if error.errno == errno.EAGAIN:
         return Fault(
             f"the broker at {name} does not accept connections",
-            "it is busy or stuck: wait a little, then ask the operator to run `jackin-broker status`",
+            "it is busy or stuck: wait, then ask the operator to run `jackin-broker status`",
         )
     return Fault(
         f"cannot connect to {name}: {error.strerror}",
@@ -166,7 +171,7 @@ def unanswered() -> "tuple[str, str]":
     )
 
 
-def say_waiting(pending: "dict[str, object]") -> None:
+def say_waiting(pending: "Message") -> None:
     """Once, when the answer takes its time. `pending` is the last ExecPending, or empty."""
     if not pending:
         say("waiting for the broker, it has not answered yet; Ctrl-C withdraws the request")
@@ -181,14 +186,14 @@ def say_waiting(pending: "dict[str, object]") -> None:
     )
 
 
-def say_started(started: "dict[str, object]") -> None:
+def say_started(started: "Message") -> None:
     """For `-v`: where it runs and with which bindings."""
-    names = started.get("bindings")
-    lent = ", ".join([str(name) for name in names]) if isinstance(names, list) else ""
+    found = started.get("bindings")
+    lent = ", ".join([str(name) for name in found]) if isinstance(found, list) else ""
     say(f"runs on the target {started.get('target')} with {lent or 'no credentials'}")
 
 
-def say_ending(result: "dict[str, object]", is_started: bool, is_verbose: bool) -> None:
+def say_ending(result: "Message", is_started: bool, is_verbose: bool) -> None:
     """What there is to say of a result beyond its exit status."""
     ended_by = str(result.get("ended_by", ""))
     if not is_started and result.get("exit_code") == EXIT_NOT_FOUND:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .options import Options
-    from .stdin import Stdin
 
 # protocol.py's CALLER_ENV_NAMES: none of them loads code.
 CALLER_ENV_NAMES = (b"TERM", b"LANG", b"NO_COLOR")
@@ -67,9 +66,9 @@ def execute(args: "list[str]") -> "NoReturn":
 
 def ask(call: Call, argv: "list[str]", options: "Options | None") -> "NoReturn":
     """Send the request and stay until its result."""
+    mode = hold_standard_streams()  # before anything else can take their numbers
     call.catch_signals()
     kind, stdin = "none", None
-    mode = hold_standard_streams()
     call.sock = connect()
     if mode:
         from .stdin import Stdin
@@ -107,7 +106,7 @@ def hold_standard_streams() -> int:
 def request(argv: "list[str]", stdin_kind: str, options: "Options | None") -> bytes:
     """The ExecCommand for `argv`, as a frame."""
     command, *args = raw(argv)
-    env: "dict[str, str]" = {}
+    env: dict[str, str] = {}
     for name in CALLER_ENV_NAMES:
         value = posix.environ.get(name)
         if value is not None:

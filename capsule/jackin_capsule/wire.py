@@ -12,11 +12,18 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from json.encoder import py_encode_basestring_ascii as quote
+    from os import _exit as end_process
 
     from .jsontext import scan
+
+    # Bytes are an argument or a path on its way out; they never come in.
+    Json = None | bool | int | float | str | bytes | Sequence["Json"] | Mapping[str, "Json"]
+    Message = dict[str, Json]
 else:
+    from posix import _exit as end_process
+
     try:
         import _socket as socket
     except ImportError:  # an interpreter with another socket module
@@ -28,6 +35,8 @@ else:
         from .jsontext import quote, scan
 
         make_scanner = None
+
+__all__ = ["end_process"]
 
 PROTOCOL = 1
 DEFAULT_SOCKET = b"/jackin/run/broker.sock"
@@ -72,7 +81,7 @@ if not TYPE_CHECKING and make_scanner is not None:
     scan = make_scanner(_Scanning)
 
 
-def encode(value: object) -> str:
+def encode(value: "Json") -> str:
     """JSON text, in ASCII. Bytes become text, or `{"b64": …}` when they are not UTF-8."""
     if isinstance(value, str):
         return quote(value)
@@ -82,17 +91,18 @@ def encode(value: object) -> str:
         except UnicodeDecodeError:
             import binascii
 
-            return '{"b64":"%s"}' % binascii.b2a_base64(value, newline=False).decode()
+            coded = binascii.b2a_base64(value, newline=False).decode()
+            return f'{{"b64":"{coded}"}}'
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true" if value else "false"
     if isinstance(value, dict):
-        return "{%s}" % ",".join([f"{encode(k)}:{encode(v)}" for k, v in value.items()])
+        return "{" + ",".join([f"{encode(k)}:{encode(v)}" for k, v in value.items()]) + "}"
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ",".join([encode(item) for item in value])
+        return "[" + ",".join([encode(item) for item in value]) + "]"
     return repr(value)
 
 
-def message(kind: str, **fields: object) -> bytes:
+def message(kind: str, **fields: "Json") -> bytes:
     """The frame of a message, `type` first."""
     body = encode({"type": kind, **fields}).encode()
     if len(body) > MESSAGE_FROM_CAPSULE_MAX_BYTES:
@@ -108,12 +118,10 @@ def data(stream: int, content: bytes) -> bytes:
     """Data as frames, in order; nothing for nothing."""
     step = DATA_FRAME_MAX_BYTES - 1
     pieces = [content[start : start + step] for start in range(0, len(content), step)]
-    return b"".join(
-        [(len(p) + 1).to_bytes(_HEADER, "big") + bytes((stream,)) + p for p in pieces]
-    )
+    return b"".join([(len(p) + 1).to_bytes(_HEADER, "big") + bytes((stream,)) + p for p in pieces])
 
 
-def decode(body: bytes) -> "dict[str, object]":
+def decode(body: bytes) -> "Message":
     """The object in a message's body.
 
     Raises: Fault when it is not one JSON object with a `type`.
@@ -151,7 +159,7 @@ class Frames:
         """Whether an end of the connection here would cut nothing in two."""
         return not self._held and not self._left
 
-    def feed(self, arrived: memoryview) -> "Iterator[tuple[int, memoryview | dict[str, object]]]":
+    def feed(self, arrived: memoryview) -> "Iterator[tuple[int, memoryview | Message]]":
         """What `arrived` completed, in order.
 
         Raises: Fault for an empty, over-long or unknown frame and for a broken message.

@@ -18,9 +18,10 @@ from jackin_broker.protocol import Text
 
 from .text import CAREFUL, PLAIN, QUIET, STRONG, fitted, is_whole, number, own, row
 
-
 # Longer texts are not read at a glance; the same number in every size of terminal.
 GLANCE_CHARS: Final = 400
+# No terminal shows more items at once.
+GLANCE_ITEMS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ def items_of(view: RequestView) -> tuple[Text, ...]:
 
 
 def needs_reading(view: RequestView) -> bool:
-    """Whether an argument, the folder or the program holds something escaped or misleading."""
+    """Whether the command holds something escaped or misleading, or more than a glance takes in."""
+    if len(view.args) > GLANCE_ITEMS:
+        return True
     texts = (*items_of(view), view.cwd, view.binary_path)
     return any(not show(text, limit=GLANCE_CHARS).is_plain for text in texts)
 
@@ -70,8 +73,10 @@ def _item(index: int, index_width: int, folded: list[Content]) -> list[Content]:
 
 
 def _more(hidden_count: int, index_width: int) -> Content:
-    words = own(" more argument is not shown here") if hidden_count == 1 else own(
-        " more arguments are not shown here"
+    words = (
+        own(" more argument is not shown here")
+        if hidden_count == 1
+        else own(" more arguments are not shown here")
     )
     mark = row(own("⋮", CAREFUL).right(index_width), own("  "))
     return row(mark, number(hidden_count, CAREFUL), words.stylize(CAREFUL))

@@ -66,9 +66,7 @@ def credential_lines(
     return lines, spots
 
 
-def button_line(
-    choices: Choices, *, may_run: bool
-) -> tuple[Content, list[tuple[Place, range]]]:
+def button_line(choices: Choices, *, may_run: bool) -> tuple[Content, list[tuple[Place, range]]]:
     """*Run* and *Deny*, and where they are."""
     at_run, at_deny = choices.place is Place.RUN, choices.place is Place.DENY
     run = _button(_run_words(choices), BUTTON_RUN if at_run or may_run else BUTTON)
@@ -90,7 +88,9 @@ def _title(
         left = row(own("  Credentials", STRONG), own("  / ", KEY), typed(filtering, width // 2))
     elif choices.filter:
         left = row(
-            own("  Credentials", STRONG), own("  / ", KEY), literal(choices.filter, limit=width // 2)
+            own("  Credentials", STRONG),
+            own("  / ", KEY),
+            literal(choices.filter, limit=width // 2),
         )
     parts = [number(len(choices.ticked), STRONG), own(" ticked", QUIET)]
     seen = last - first

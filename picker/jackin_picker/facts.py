@@ -127,7 +127,9 @@ def _place(view: RequestView, width: int) -> Fact:
         terminal = own("  no terminal", QUIET)
     else:
         terminal = row(
-            own("  terminal ", QUIET), number(view.tty.cols, QUIET), own("×", QUIET),
+            own("  terminal ", QUIET),
+            number(view.tty.cols, QUIET),
+            own("×", QUIET),
             number(view.tty.rows, QUIET),
         )
     room = width - where.cell_length - terminal.cell_length - 2
@@ -142,7 +144,11 @@ def _caller(view: RequestView, width: int) -> Fact:
     for process in view.asked_by:
         if parts:
             parts.append(own(" ‹ ", QUIET))
-        parts += [literal(process.name, limit=NAME_SHOWN_CHARS), own(" "), number(process.pid, QUIET)]
+        parts += [
+            literal(process.name, limit=NAME_SHOWN_CHARS),
+            own(" "),
+            number(process.pid, QUIET),
+        ]
     if not parts:
         parts = [own("unknown", QUIET)]
     line = row(*parts)

@@ -19,9 +19,9 @@ from typing import Final
 
 # DESIGN §7. Longer than the gap between two keys of someone who types without looking.
 ARM_S: Final = 0.4
-# A paste without brackets arrives in one read. The fastest fingers leave 50 ms between two
-# different keys; a terminal repeats a held key every 30 ms.
-BURST_S: Final = 0.025
+# A paste without brackets arrives in one read, its keys microseconds apart. The fastest fingers
+# leave 20 ms between two keys, and a terminal repeats a held one every 30 ms.
+BURST_S: Final = 0.005
 
 
 class Press(Enum):

@@ -17,7 +17,7 @@ from textual.content import Content
 from jackin_broker.operator_protocol import RequestView
 
 from .choices import Choices, Place
-from .command import command_lines, needs_reading
+from .command import command_lines
 from .credentials import button_line, credential_lines
 from .editor import LineEditor
 from .facts import Fact, facts_of, notices_of
@@ -70,12 +70,13 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All that the sheet depends on."""
+    """All that the sheet depends on. `is_clear`: the command can be read at a glance."""
 
     view: RequestView
     choices: Choices
     waiting: int
     expires_in_s: float
+    is_clear: bool = True
     is_armed: bool = False
     may_run: bool = False
     note: Content = NOTHING
@@ -169,16 +170,15 @@ def _upper(prompt: Prompt, width: int, height: int) -> list[Content]:
 def _command(prompt: Prompt, width: int, height: int) -> list[Content]:
     """The command, and a line that says so where it cannot be read at a glance."""
     view = prompt.view
-    is_clear = not needs_reading(view)
-    command = command_lines(view, width, height if is_clear else height - 1)
-    if is_clear and not command.is_whole:
+    command = command_lines(view, width, height if prompt.is_clear else height - 1)
+    if prompt.is_clear and not command.is_whole:
         command = command_lines(view, width, height - 1)
     here = prompt.choices.place is Place.COMMAND
     mark = own("› ", CURSOR) if here else own("  ")
     label = own("command", CURSOR if here else LABEL).truncate(_LABEL_CELLS + 1, pad=True)
     indent = own("").truncate(_MARGIN + _LABEL_CELLS + 1, pad=True)
     lines = [row(indent if turn else row(mark, label), x) for turn, x in enumerate(command.lines)]
-    if not (is_clear and command.is_whole):
+    if not (prompt.is_clear and command.is_whole):
         lines.append(row(indent, own("! ", CAREFUL), own(_WHY_READ, CAREFUL)))
     return lines
 

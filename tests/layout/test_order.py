@@ -29,13 +29,14 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # What is configured and where things live.
     ("config", "migrations", "paths"),
     # Who asks, and what would run.
-    ("identity", "workdir"),
+    ("identity", "mountwalk", "operands", "workdir"),
     ("capsules", "listening"),
     ("contract", "peer"),
     # Where values come from, how they are given, how a command runs.
     ("vault", "passphrase", "vault_opener", "sources"),
     ("deliveries",),
     ("runner",),
+    ("launching",),
     # One request, start to end.
     ("audit", "approvals", "connection"),
     ("intake", "output", "examine"),
@@ -96,6 +97,8 @@ IMPURE_MODULES: Final = frozenset(
 EXCEPTIONS: Final = {
     ("desk", "secrets"): "ids that nobody guesses, digests compared in constant time",
     ("display", "sys"): "maxsize, a number",
+    ("redact.forms", "urllib"): "quoting, a function of text",
+    ("redact.values", "urllib"): "quoting, a function of text",
 }
 IMPURE_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "breakpoint"})
 CLOCK_METHODS: Final = frozenset({"now", "today", "utcnow", "fromtimestamp"})

@@ -32,7 +32,13 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
             "tomlkit",  # edits that keep comments
         }
     ),
-    "picker": frozenset({"textual", "rich"}),
+    "picker": frozenset(
+        {
+            "msgspec",  # the structs of what is shown
+            "textual",  # the screens
+            "rich",  # textual's own way to measure and style text
+        }
+    ),
     "mcp": frozenset({"mcp"}),
 }
 # Room → the modules of jackin_broker that it may import, each with its reason.

@@ -18,14 +18,13 @@ SHIM_MAX_LINES: Final = 250
 FUNCTION_MAX_LINES: Final = 40
 # Names that say nothing: whatever does not fit elsewhere ends up there.
 EMPTY_WORDS: Final = frozenset({"utils", "util", "helpers", "core", "common", "types", "manager"})
-# A silenced checker or a caught everything says why, in the same line.
-NEEDS_REASON: Final = re.compile(
-    r"#\s*type:\s*ignore|#\s*noqa|#\s*pyright:|#\s*pragma:|except (Base)?Exception\b"
-)
+# A silenced checker says why in the same line; so does whoever swallows every exception.
+NEEDS_REASON: Final = re.compile(r"#\s*(type:\s*ignore|noqa|pyright:|pragma:)")
 HAS_REASON: Final = re.compile(
-    r"(type:\s*ignore(\[[\w, -]+\])?|noqa(:\s*[\w, ]+?)?|pyright:\s*ignore(\[\w+\])?|pragma:[\w ]+"
-    r"|except (Base)?Exception( as \w+)?:)\s+(#|—|-)+\s*\w+"
+    r"(type:\s*ignore(\[[\w, -]+\])?|noqa(:\s*[\w, ]+?)?|pyright:\s*\w+(\[[\w, ]+\])?"
+    r"|pragma:[\w ]+?)\s+(#|—|-)+\s*\w+"
 )
+EVERYTHING: Final = frozenset({"Exception", "BaseException"})
 UNFINISHED: Final = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|NotImplemented" r"Error")
 
 SOURCE: Final = [module for room in ROOMS for module in modules(room)]
@@ -78,8 +77,28 @@ def complaints(module: Module) -> list[str]:
     return [
         f"{module.where}:{number}: {line.strip()}"
         for number, line in enumerate(lines_of(module), 1)
-        if UNFINISHED.search(line) or (NEEDS_REASON.search(line) and not HAS_REASON.search(line))
+        if UNFINISHED.search(line)
+        or (NEEDS_REASON.search(line) and not HAS_REASON.search(line))
+        or (number in swallowing_lines(module.tree) and "#" not in line)
     ]
+
+
+def swallowing_lines(tree: ast.Module) -> set[int]:
+    """The lines of handlers that catch everything and do not raise it again at their end."""
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler)
+        and catches_everything(node)
+        and not (isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None)
+    }
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    caught = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)}
+    return bool(caught & EVERYTHING)
 
 
 def test_nothing_is_unfinished_or_silenced_without_a_reason() -> None:
@@ -93,8 +112,8 @@ def test_nothing_is_unfinished_or_silenced_without_a_reason() -> None:
     [
         ("x = 1  # type: ignore[misc]", False),
         ("x = 1  # type: ignore[misc]  # the stubs are older than the library", True),
-        ("except Exception:", False),
-        ("except Exception as error:  # whatever failed here is a denial", True),
+        ("call(x)  # pyright: ignore[reportUnknownMemberType]", False),
+        ("call(x)  # pyright: ignore[reportUnknownMemberType] - it has no types", True),
         ("import os  # noqa: F401", False),
         ("import os  # noqa: F401 - read by the test below", True),
     ],
@@ -102,3 +121,18 @@ def test_nothing_is_unfinished_or_silenced_without_a_reason() -> None:
 def test_a_reason_is_recognised(line: str, is_fine: bool) -> None:
     assert bool(NEEDS_REASON.search(line))
     assert bool(HAS_REASON.search(line)) is is_fine
+
+
+@pytest.mark.parametrize(
+    ("handler", "swallows"),
+    [
+        ("except Exception:\n    pass", True),
+        ("except (OSError, BaseException) as error:\n    raise Other from error", True),
+        ("except BaseException:\n    close()\n    raise", False),
+        ("except OSError:\n    pass", False),
+        ("except:\n    pass", True),
+    ],
+)
+def test_a_handler_that_swallows_everything_is_recognised(handler: str, swallows: bool) -> None:
+    tree = ast.parse(f"try:\n    run()\n{handler}\n")
+    assert swallowing_lines(tree) == ({3} if swallows else set())

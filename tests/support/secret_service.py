@@ -10,12 +10,21 @@ from __future__ import annotations
 import importlib
 import secrets
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from .real import SEARCH_PATH, end_process, first_line, require_program, short_directory, wait_until
+from .real import (
+    SEARCH_PATH,
+    START_LIMIT_S,
+    end_process,
+    first_line,
+    require_program,
+    short_directory,
+    wait_until,
+)
 
 # jeepney comes with keyring and has no types: named Any once, here.
 _jeepney: Any = importlib.import_module("jeepney.io.blocking")
@@ -34,6 +43,12 @@ _BUS_CONFIG: Final = """\
     <allow own="*"/>
   </policy>
 </busconfig>
+"""
+# The value comes on stdin: an argv is read by everybody.
+_STORE: Final = """
+import sys
+from keyring.backends.SecretService import Keyring
+Keyring().set_password(sys.argv[1], sys.argv[2], sys.stdin.read())
 """
 _SECRETS_NAME: Final = "org.freedesktop.secrets"
 _PROMPTER_NAME: Final = "org.gnome.keyring.SystemPrompter"
@@ -56,6 +71,17 @@ class SecretService:
         }
         (folder / "home" / "data").mkdir(parents=True)
         (folder / "run").mkdir(mode=0o700)
+
+    def store(self, service: str, username: str, value: str) -> None:
+        """Put a value into the keyring as any program of the operator's would."""
+        done = subprocess.run(
+            [sys.executable, "-c", _STORE, service, username],
+            env=self.env,
+            input=value.encode(),
+            capture_output=True,
+            timeout=START_LIMIT_S,
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
 
     def unlock(self) -> None:
         """Run the daemon with its login collection open; made at the first time."""

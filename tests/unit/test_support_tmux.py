@@ -25,7 +25,7 @@ def test_keys_go_in_and_the_screen_comes_out() -> None:
 def test_the_screen_outlives_the_program_and_the_server_ends() -> None:
     with tmux(["sh", "-c", "echo last words; exit 3"], env=ENV) as run:
         assert run.wait_ended() == 3
-        assert run.capture().startswith("last words")
+        run.wait_for(r"\Alast words")
         pid = int(run.call("display-message", "-p", "#{pid}"))
         assert is_running(pid)
     wait_until(lambda: not is_running(pid), "the server is gone")

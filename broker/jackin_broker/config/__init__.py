@@ -1,9 +1,12 @@
 """The configuration: one TOML file, read whole or not at all (DESIGN §14).
 
-`load` and `parse` make a `Config`; `checks.py` warns; `migrations.py` brings older files here.
+`load` and `parse` make a `Config`; `warnings` says what is unwise in it, `check_mounts` and
+`check_binaries` what only this machine can tell is wrong; `migrations.py` brings older files here.
 """
 
-from .load import load, parse
+from .dangers import warnings
+from .exposure import check_binaries, check_mounts
+from .load import load, parse, run_limit_s
 from .model import (
     SCHEMA,
     BinaryConfig,
@@ -37,6 +40,10 @@ __all__ = [
     "PickerKind",
     "Problem",
     "UnmappedCwd",
+    "check_binaries",
+    "check_mounts",
     "load",
     "parse",
+    "run_limit_s",
+    "warnings",
 ]

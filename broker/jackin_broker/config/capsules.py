@@ -107,14 +107,15 @@ def _wrong_compat(word: str) -> str:
 def _uids(table: Table) -> tuple[int, ...]:
     if not table.has("uids"):
         return (os.geteuid(),)
+    items = table.items("uids")
+    if table.data["uids"] == []:
+        table.add("uids", "is empty: nobody could ask, leave it out for your own uid")
     uids: list[int] = []
-    for place, uid in enumerate(table.items("uids"), start=1):
+    for place, uid in enumerate(items, start=1):
         if wrong := wrong_uid(uid):
             table.add(f"uids[{place}]", wrong)
         else:
             uids.append(cast("int", uid))
-    if not table.items("uids"):
-        table.add("uids", "is empty: nobody could ask, leave it out for your own uid")
     return tuple(uids)
 
 

@@ -2,7 +2,7 @@
 
 It refuses to know files and keyrings: an entry says where a value comes from, nobody looks
 there. No problem repeats a value. Deliveries and sources that this version does not have yet
-are valid here; `checks.py` warns of them and a request is refused with their name.
+are valid here; `dangers.py` warns of them and a request is refused with their name.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,10 @@ from .table import Table
 # A hand-written file; more is a mistake, and tomllib would hold it all.
 CONFIG_MAX_BYTES: Final = 1024 * 1024
 _DAY_S: Final = 86_400
+# A year: anything longer is a slip of the pen.
+RUN_LIMIT_MAX_S: Final = 365 * _DAY_S
+RUN_LIMIT_VARIABLE: Final = "JACKIN_EXEC_TIMEOUT"
+_CONSTRUCT_VARIABLE: Final = "CONSTRUCT_HOST_EXEC_TIMEOUT"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 MIGRATE_HINT: Final = "run `jackin-broker config migrate`, a backup is kept"
 
@@ -67,6 +72,28 @@ def parse(text: str, *, origin: str) -> Config:
     root.finish()
     problems.raise_any(origin)
     return Config(broker, bindings, capsules, rules, limits, origin)
+
+
+def run_limit_s(limits: Limits, environ: Mapping[str, str], *, is_construct: bool = False) -> float:
+    """How long a command may run: what the broker's environment says, else `[limits]`.
+
+    `is_construct`: the capsule has `compat = ["construct"]`, the seed's name counts too.
+    Units: seconds; 0 in the environment is the configured limit.
+    Raises: ConfigError for what is not a number of seconds.
+    """
+    names = (RUN_LIMIT_VARIABLE, *((_CONSTRUCT_VARIABLE,) if is_construct else ()))
+    for name in names:
+        text = environ.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds <= RUN_LIMIT_MAX_S:
+            raise ConfigError(f"{name}: expected seconds from 0 to {RUN_LIMIT_MAX_S}")
+        return seconds or limits.run_s
+    return limits.run_s
 
 
 def read_toml(text: str, *, origin: str) -> dict[str, object]:
@@ -174,7 +201,7 @@ def _limits(table: Table) -> Limits:
     base = Limits()
     limits = Limits(
         approve_s=table.number("approve_s", base.approve_s, low=0.1, high=_DAY_S),
-        run_s=table.number("run_s", base.run_s, low=0.1, high=365 * _DAY_S),
+        run_s=table.number("run_s", base.run_s, low=0.1, high=RUN_LIMIT_MAX_S),
         waiting_per_capsule=table.whole(
             "waiting_per_capsule", base.waiting_per_capsule, low=1, high=100_000
         ),

@@ -1,6 +1,6 @@
 """`[[rules]]`: each as a `policy.Rule`, its patterns checked.
 
-It refuses to know requests. Whether a rule is wise is for `checks.py`; here it must mean
+It refuses to know requests. Whether a rule is wise is for `dangers.py`; here it must mean
 something.
 """
 

@@ -1,89 +1,144 @@
 """Needles: the bytes that must not appear in the output, and whose they are.
 
-Pure. No type here shows a value in its `repr`. Values are judged by `refusal_of`; what it
-refuses gets no needle, and the caller decides what that means (`unredactable`, DESIGN §8).
+Pure. A value comes in through `build`, its pieces and their forms become needles; what
+`refusal_of` refuses gets none, and the caller decides what that means (`unredactable`, DESIGN
+§8). No type here shows a value in its `repr`.
+
+A needle is kept as the projected stream would show it. One of fewer than MIN_LOOSE_BYTES is
+*exact*: its white space counts, lest two ordinary words make one.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jackin_broker.bindings import Redact
+from jackin_broker.redact.forms import Form, forms_of, fragments_of
+from jackin_broker.redact.marker import choose_markers
+from jackin_broker.redact.projection import canonical, project, without_escapes
+from jackin_broker.redact.search import Searcher
+from jackin_broker.redact.values import MIN_NEEDLE_BYTES, pieces_of, refusal_of
 
-# Shorter needles would mask ordinary words; eight is N of the redaction document.
-MIN_NEEDLE_BYTES: Final = 8
-# One line of a multi-line value counts alone from here: shorter lines are often plain text.
-MIN_LINE_BYTES: Final = 16
-# A value of fewer distinct bytes ("aaaaaaaa", "abababab") masks rulers and progress bars.
-MIN_DISTINCT_BYTES: Final = 4
-# Below this many bits in the whole value a needle hits by chance in a day of logs.
-MIN_ENTROPY_BITS: Final = 20.0
-_OUTER: Final = b" \t\r\n\v\f\0\"'"
-_WHITE: Final = b" \t\r\n\v\f\0"
-_COMMON: Final = frozenset({b"password", b"localhost", b"postgres", b"production", b"changeme"})
+__all__ = ["MIN_LOOSE_BYTES", "Needle", "NeedleSet", "build", "refusal_of"]
+
+# Needles from here on are matched across white space; shorter ones would join ordinary words.
+MIN_LOOSE_BYTES: Final = 16
+# `idle` may let go the first bytes of a needle of at least this length …
+MIN_IDLE_NEEDLE_BYTES: Final = 12
+# … and of those this many: a key is echoed at once, a guess learns nothing worth having.
+MAX_IDLE_BYTES: Final = 3
 
 
-def refusal_of(value: bytes) -> str | None:
-    """Why this value cannot be redacted, in words that follow "the value"; None if it can."""
-    trimmed = value.strip(_OUTER)
-    projected = trimmed.translate(None, _WHITE)
-    if len(projected) < MIN_NEEDLE_BYTES:
-        return f"is shorter than {MIN_NEEDLE_BYTES} characters"
-    counts = Counter(projected)
-    if len(counts) < MIN_DISTINCT_BYTES:
-        return f"has fewer than {MIN_DISTINCT_BYTES} different characters"
-    if trimmed.lower() in _COMMON:
-        return "is a common word"
-    size = len(projected)
-    if -sum(n * math.log2(n / size) for n in counts.values()) < MIN_ENTROPY_BITS:
-        return "is too easy to guess"
-    return None
+@dataclass(frozen=True, slots=True, repr=False)
+class Needle:
+    """`text` is projected. `owner` indexes `NeedleSet.names`.
+
+    Its first `public` bytes are no secret; `lead` and `trail` are characters beside it that hold
+    bits of it; `exact`, if any, are the spellings with white space that alone count, in upper case:
+    that the letters agree is known from `text`.
+    """
+
+    text: bytes
+    owner: int
+    public: int = 0
+    lead: bytes = b""
+    trail: bytes = b""
+    exact: tuple[bytes, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<needle of {len(self.text)} bytes>"
 
 
 class NeedleSet:
     """The needles of one command. Immutable; shared by its streams."""
 
-    __slots__ = ("longest", "markers", "names", "owner_of", "refused", "texts")
+    __slots__ = (
+        "_by_text", "has_escapes", "leads", "longest", "markers", "names", "refused",
+        "searcher", "short_heads",
+    )  # fmt: skip
 
-    def __init__(self, owner_of: dict[bytes, str], refused: dict[str, str]) -> None:
-        self.owner_of: Final = owner_of
+    def __init__(
+        self, names: Sequence[str], needles: Iterable[Needle], refused: dict[str, str]
+    ) -> None:
+        self.names: Final = tuple(names)
         self.refused: Final = refused
-        self.texts: Final = sorted(owner_of)
-        self.names: Final = tuple(dict.fromkeys(owner_of.values()))
-        self.markers: Final = {n: b"[redacted:" + n.encode() + b"]" for n in self.names}
-        self.longest: Final = max(map(len, self.texts), default=0)
+        self._by_text: Final = {needle.text: needle for needle in needles}
+        texts = list(self._by_text)
+        self.searcher: Final = Searcher(texts)
+        self.markers: Final = choose_markers(self.names, texts)
+        self.longest: Final = max(map(len, texts), default=0)
+        self.leads: Final = frozenset(b"".join({n.lead for n in self._by_text.values()}))
+        self.has_escapes: Final = any(b"\x1b" in text for text in texts)
+        self.short_heads: Final = frozenset(
+            text[:size]
+            for text in texts
+            if len(text) < MIN_IDLE_NEEDLE_BYTES
+            for size in range(1, MAX_IDLE_BYTES + 1)
+        )
 
     def __repr__(self) -> str:
-        return f"<needles of {', '.join(self.names) or 'nothing'}>"
+        return f"<{len(self)} needles of {', '.join(self.names) or 'nothing'}>"
 
-    def __bool__(self) -> bool:
-        return bool(self.texts)
+    def __len__(self) -> int:
+        return len(self._by_text)
 
-    def begins_with(self, held: bytes) -> bool:
-        """True if `held` is a proper prefix of a needle."""
-        at = bisect_left(self.texts, held)
-        if at < len(self.texts) and self.texts[at] == held:
-            at += 1
-        return at < len(self.texts) and self.texts[at].startswith(held)
+    def needle(self, text: bytes) -> Needle:
+        """The needle of this projected text."""
+        return self._by_text[text]
+
+    def needles(self) -> Iterable[Needle]:
+        """All of them, in the order in which they were registered."""
+        return self._by_text.values()
 
 
 def build(credentials: Iterable[tuple[str, bytes, Redact]]) -> NeedleSet:
-    """The needles of these credentials; refused ones are in `.refused` by name, with the reason."""
-    owner_of: dict[bytes, str] = {}
+    """The needles of these credentials; `.refused` has the reason for each that gets none."""
+    names: list[str] = []
     refused: dict[str, str] = {}
+    table: dict[bytes, Needle] = {}
     for name, value, redact in credentials:
         if redact is Redact.OFF:
             continue
         if (reason := refusal_of(value)) is not None:
             refused[name] = reason
             continue
-        trimmed = value.strip(_OUTER)
-        owner_of.setdefault(trimmed, name)
-        for line in trimmed.splitlines():
-            if len(line.strip(_OUTER)) >= MIN_LINE_BYTES and refusal_of(line) is None:
-                owner_of.setdefault(line.strip(_OUTER), name)
-    return NeedleSet(owner_of, refused)
+        names.append(name)
+        for form in _forms(value, redact):
+            _register(table, form, len(names) - 1)
+    return NeedleSet(names, table.values(), refused)
+
+
+def _forms(value: bytes, redact: Redact) -> Iterable[Form]:
+    for piece in dict.fromkeys(pieces_of(value)):
+        yield from forms_of(piece)
+        if redact is Redact.FRAGMENTS:
+            yield from fragments_of(project(piece.text))
+
+
+def _register(table: dict[bytes, Needle], form: Form, owner: int) -> None:
+    text = project(form.text)
+    if len(text) < MIN_NEEDLE_BYTES:
+        return
+    exact = () if len(text) >= MIN_LOOSE_BYTES else (without_escapes(form.text).upper(),)
+    public = len(project(form.text[: form.public]))
+    for spelling in {text, canonical(text)}:
+        known = table.get(spelling)
+        needle = Needle(spelling, owner, public, form.lead, form.trail, exact)
+        table[spelling] = needle if known is None else _joined(known, needle)
+
+
+def _joined(known: Needle, other: Needle) -> Needle:
+    """One needle for two of equal text: the first one's owner, the classes of both."""
+    return replace(
+        known,
+        public=min(known.public, other.public),
+        lead=_union(known.lead, other.lead),
+        trail=_union(known.trail, other.trail),
+        exact=tuple(dict.fromkeys((*known.exact, *other.exact))),
+    )
+
+
+def _union(one: bytes, other: bytes) -> bytes:
+    return one if one == other else bytes(sorted({*one, *other}))

@@ -1,82 +1,167 @@
-"""The streaming matcher: bytes in, bytes out, every needle replaced by its marker.
+"""The streaming matcher: bytes in, bytes out, every needle replaced by a marker.
 
-Pure. Bytes without a needle leave as they came. What is held back is exactly the longest tail
-that could still become a needle; how the input is cut never changes the whole output.
+Pure. Refuses to know processes, terminals and time: `idle` is told that some has passed.
+
+Invariants
+- how the input is cut into `feed`s never changes the whole output;
+- what is held is the longest tail that a needle could still begin with (an unfinished escape
+  included) or the rest of a masked run; so memory is bounded by the longest needle, and a byte
+  that cannot begin a needle leaves at once;
+- one marker for each union of overlapping occurrences; it leaves when its start is certain,
+  `_cover` remembers how many held bytes it stands for;
+- bytes outside every occurrence leave as they came.
 """
 
 from __future__ import annotations
 
-from jackin_broker.redact.needles import MIN_NEEDLE_BYTES, NeedleSet
+from collections.abc import Iterable
+from typing import Final
+
+from jackin_broker.redact.budget import Depth, NearMisses, depth_of
+from jackin_broker.redact.matching import NOBODY, Begun, Matching, Span, unions
+from jackin_broker.redact.needles import MAX_IDLE_BYTES, NeedleSet
+from jackin_broker.redact.projection import project, unfinished_escape
+
+# A needle added late is looked for in this much of what was already shown, to mask its rest.
+_SHOWN_BYTES: Final = 1024
+# An escape is a `%` and two digits: this much text in front may change how digits read.
+_CONTEXT_BYTES: Final = 2
 
 
 class Redactor:
-    """One stream's redactor."""
+    """One stream's redactor. `redacted_count` is the number of markers so far."""
 
     def __init__(self, needles: NeedleSet) -> None:
-        self._needles = needles
+        self._set = needles
         self._held = b""
-        self._cover = 0
+        self._cover = 0  # so many held bytes a marker stands for that has left already
+        self._done = 0  # so many held bytes have themselves left already
+        self._context = b""
+        self._shown = b""
+        self._suspects: dict[tuple[int, str], Depth] = {}
+        self._misses: dict[str, NearMisses] = {}
         self.redacted_count = 0
 
     def __repr__(self) -> str:
         return f"<redactor, {len(self._held)} bytes held>"
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes wait for what follows them."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> bytes:
-        """What may leave now."""
-        if not self._needles and not self._held:
+        """What may leave now. With nothing to look for, `data` itself."""
+        if not self._held and not len(self._set):
             return data
-        data = self._held + data if self._held else data
-        return self._emit(data, self._limit(data), self._spans(data))
+        raw = self._held + data if self._held else data
+        cut = unfinished_escape(raw)
+        matching = Matching(self._set, raw[:cut] if cut < len(raw) else raw, self._context)
+        begun = matching.begun()
+        text = matching.view.text
+        gone = min((b.index for b in begun), default=len(text))
+        self._context = (self._context + text[:gone])[-_CONTEXT_BYTES:]
+        limit = min((b.start for b in begun), default=cut)
+        out = self._let_go(raw, limit, matching.spans())
+        self._suspect(begun, limit)
+        return out
 
     def idle(self) -> bytes:
-        """Called after some time without data: what may leave although it is held."""
-        return b""
+        """What may leave because no data came for a while: at most MAX_IDLE_BYTES of a needle.
+
+        They stay in the match: what completes a needle is still masked. For terminals only.
+        """
+        out = self.feed(b"")
+        held = self._held
+        seen = held if self._set.has_escapes else held[: unfinished_escape(held)]
+        text = project(seen)
+        if len(text) > MAX_IDLE_BYTES:
+            return out
+        if any(text[at:] in self._set.short_heads for at in range(len(text))):
+            return out
+        out += held[max(self._done, self._cover) :]
+        self._done = len(held)
+        return out
 
     def finish(self) -> bytes:
-        """The rest. A held tail of MIN_NEEDLE_BYTES or more is masked (the stream was cut)."""
-        data = self._held
-        limit, spans = self._limit(data), self._spans(data)
-        if len(data) - limit >= MIN_NEEDLE_BYTES:
-            tail = data[limit:]
-            name = next(o for t, o in self._needles.owner_of.items() if t.startswith(tail))
-            spans.append((limit, len(data), name))
-        return self._emit(data, len(data), spans)
+        """The rest, at the end of the stream, at a kill, at a limit.
+
+        A held head of a needle is masked if it is long: the end of the stream cut it off.
+        """
+        matching = Matching(self._set, self._held, self._context)
+        out = self._let_go(self._held, len(self._held), matching.spans() + matching.cut_off())
+        self._suspect(matching.begun(), 0)
+        self._count(self._suspects.items())
+        self._suspects = {}
+        return out
 
     def replace_needles(self, needles: NeedleSet) -> None:
-        """Use these needles from now on; held bytes are searched again."""
-        self._needles = needles
+        """Look for these from now on, also in what is held and in what was last shown."""
+        moved = len(self._shown)
+        self._suspects = {(at + moved, who): depth for (at, who), depth in self._suspects.items()}
+        self._held = self._shown + self._held
+        self._done += moved
+        self._shown = b""
+        self._context = b""
+        self._set = needles
 
-    def _limit(self, data: bytes) -> int:
-        first = max(0, len(data) - self._needles.longest + 1)
-        for at in range(first, len(data)):
-            if self._needles.begins_with(data[at:]):
-                return at
-        return len(data)
+    def take_near_misses(self) -> dict[str, NearMisses]:
+        """The near misses of each binding since the last call (see `budget`)."""
+        misses, self._misses = self._misses, {}
+        return misses
 
-    def _spans(self, data: bytes) -> list[tuple[int, int, str]]:
-        spans: list[tuple[int, int, str]] = []
-        for text, name in self._needles.owner_of.items():
-            at = data.find(text)
-            while at >= 0:
-                spans.append((at, at + len(text), name))
-                at = data.find(text, at + 1)
-        return spans
-
-    def _emit(self, data: bytes, limit: int, spans: list[tuple[int, int, str]]) -> bytes:
+    def _let_go(self, raw: bytes, limit: int, spans: list[Span]) -> bytes:
+        """raw[:limit] with markers; the rest is held."""
         out: list[bytes] = []
-        end = self._cover
-        for start, stop, name in sorted(spans, key=lambda s: (s[0], -s[1])):
-            if start >= limit:
-                break
-            if start >= end:
-                out.append(data[end:start])
-                out.append(self._needles.markers[name])
+        end = 0
+        masked = [union for union in unions(spans, self._cover) if union.start < limit]
+        for union in masked:
+            out.append(raw[max(end, self._done) : union.start])
+            if union.owner != NOBODY:
+                out.append(self._set.markers[union.owner])
                 self.redacted_count += 1
-            end = max(end, stop)
-        if end < limit:
-            out.append(data[end:limit])
-        self._held, self._cover = data[limit:], max(0, end - limit)
+            end = union.end
+        rest = raw[end:limit]
+        self._shown = (rest if masked else self._shown + rest)[-_SHOWN_BYTES:]
+        out.append(raw[max(end, self._done) : limit])
+        self._settle(limit, masked)
+        self._held = raw[limit:]
+        self._cover = max(0, end - limit)
+        self._done = max(0, self._done - limit)
         return b"".join(out)
+
+    def _suspect(self, begun: Iterable[Begun], limit: int) -> None:
+        for head in begun:
+            needle = head.needle
+            depth = depth_of(head.head_bytes, len(needle.text), needle.public)
+            if depth is None or head.head_bytes == len(needle.text):
+                continue
+            key = (head.start - limit, self._set.names[needle.owner])
+            if self._suspects.get(key) is not Depth.DEEP:
+                self._suspects[key] = depth
+
+    def _settle(self, limit: int, masked: list[Span]) -> None:
+        """Count the suspects that leave unmasked; those still held wait on."""
+        if not self._suspects:
+            return
+        gone: list[tuple[tuple[int, str], Depth]] = []
+        waiting: dict[tuple[int, str], Depth] = {}
+        for (at, name), depth in self._suspects.items():
+            if at >= limit:
+                waiting[at - limit, name] = depth
+            elif not any(union.start <= at < union.end for union in masked):
+                gone.append(((at, name), depth))
+        self._suspects = waiting
+        self._count(gone)
+
+    def _count(self, gone: Iterable[tuple[tuple[int, str], Depth]]) -> None:
+        """One miss for each binding, however many of its forms were begun: one guess was made."""
+        deepest: dict[str, Depth] = {}
+        for (_, name), depth in gone:
+            if deepest.get(name) is not Depth.DEEP:
+                deepest[name] = depth
+        for name, depth in deepest.items():
+            self._misses.setdefault(name, NearMisses()).add(depth)
 
 
 def redact_all(needles: NeedleSet, data: bytes) -> bytes:

@@ -11,6 +11,7 @@ Invariants: the leader holds no end of the command's streams; nothing that it st
 it; a signal never goes to a group whose command was reaped.
 """
 
+# ruff: noqa: SIM105 - `contextlib` costs 3 ms to import, a try costs nothing
 from __future__ import annotations
 
 import errno
@@ -69,10 +70,10 @@ _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class CannotStart(Exception):
     """The command never ran; `stage` and `code` (an errno) say why."""
 
-    def __init__(self, stage: bytes, code: int) -> None:
-        super().__init__(stage, code)
+    def __init__(self, stage: bytes, error: OSError) -> None:
         self.stage = stage
-        self.code = code
+        self.code = error.errno or errno.EIO
+        super().__init__(stage, self.code)
 
 
 def lead(job: Job, control: int, stdin: int, stdout: int, stderr: int) -> None:
@@ -105,12 +106,12 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
         for path, content in job["files"]:
             write_private(path, content)
     except OSError as error:
-        raise CannotStart(STAGE_FILES, error.errno) from None
+        raise CannotStart(STAGE_FILES, error) from None
     if job["walk"] is not None:
         try:
             enter(*job["walk"])
         except OSError as error:
-            raise CannotStart(STAGE_CWD, error.errno) from None
+            raise CannotStart(STAGE_CWD, error) from None
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)]
     try:
         return os.posix_spawn(
@@ -123,7 +124,7 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
             setsigdef=_RESET,
         )
     except OSError as error:
-        raise CannotStart(STAGE_EXEC, error.errno) from None
+        raise CannotStart(STAGE_EXEC, error) from None
 
 
 def write_private(path: bytes, content: bytes) -> None:
@@ -189,15 +190,16 @@ def descendants(of: int) -> list[int]:
 
 def signal_tree(number: int) -> None:
     """Signal every process below this one; as PID 1, every other in the namespace."""
-    if os.getpid() == 1:
-        targets = [-1]
-    else:
-        targets = descendants(os.getpid())
+    targets = [-1] if os.getpid() == 1 else descendants(os.getpid())
     for pid in targets:
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # it ended, or became another user's: sudo passes TERM on by itself
+
+
+def _woken(number: int, frame: object) -> None:
+    """A child changed; that this is a handler makes the wake-up pipe readable."""
 
 
 class _Leader:
@@ -216,7 +218,7 @@ class _Leader:
             _signal.signal(number, _signal.SIG_IGN)
         self._wakeups, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.signal(_signal.SIGCHLD, _woken)
 
     def see_through(self, command: int) -> None:
         """Return when the broker let go and nothing is left, or cannot be ended."""

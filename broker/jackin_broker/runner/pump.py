@@ -65,6 +65,17 @@ class OutputPump:
             left -= size
         self._end()
 
+    def close(self) -> None:
+        """End the stream without a look at what is left in it."""
+        self._end()
+
+    def discard(self) -> None:
+        """End without a word to anyone: the command never ran."""
+        if not self.is_ended:
+            self.is_ended = True
+            self._unregister()
+            os.close(self._fd)
+
     def _readable(self) -> None:
         for _ in range(_READS_PER_TURN):
             if self._is_paused or self.is_ended or self._read() < READ_BYTES:

@@ -53,6 +53,7 @@ class Warden:
         finally:
             theirs.close()
         self._answers: dict[int, asyncio.Future[Forked]] = {}
+        self._sending = asyncio.Lock()
         self._last_number = 0
         self._pidfd = os.pidfd_open(self._pid)
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -75,16 +76,20 @@ class Warden:
         self._answers[number] = answer
         try:
             async with asyncio.timeout(FORK_LIMIT_S):
-                await self._send(b"%d" % number, descriptors)
+                async with self._sending:
+                    await self._send(b"%d" % number, descriptors)
                 return await answer
         except (OSError, TimeoutError) as error:
             raise SpawnFailed(
                 "the process that starts commands does not answer",
                 hint="try again; if it stays so, restart the broker",
             ) from error
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                os.close(answer.result().pidfd)
+            raise
         finally:
             self._answers.pop(number, None)
-            _discard(answer)
 
     async def close(self) -> None:
         """Let it go and wait for its end; it ends whatever still runs."""
@@ -166,17 +171,15 @@ def _start_process(theirs: socket.socket) -> int:
         os.close(null)
 
 
-def _discard(answer: asyncio.Future[Forked]) -> None:
-    """Let go of an answer that came after its asker left."""
-    if answer.done() and not answer.cancelled() and answer.exception() is not None:
-        return
-    answer.cancel()
-
-
 async def _writable(loop: asyncio.AbstractEventLoop, channel: socket.socket) -> None:
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(channel, lambda: ready.done() or ready.set_result(None))
+    loop.add_writer(channel, _set_ready, ready)
     try:
         await ready
     finally:
         loop.remove_writer(channel)
+
+
+def _set_ready(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

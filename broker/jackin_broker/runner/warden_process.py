@@ -13,6 +13,7 @@ broker does, after LINGER_S at most, and its end is the end of all confined comm
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import select
@@ -49,7 +50,7 @@ class _Warden:
         self._leaders: set[int] = set()
         self._wakeups, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _woken)
 
     def serve(self) -> None:
         """Fork as asked, reap what ends; returns after the broker went away."""
@@ -123,11 +124,14 @@ class _Warden:
             _kill(pid)
 
 
+def _woken(number: int, frame: object) -> None:
+    """A child changed; that this is a handler makes the wake-up pipe readable."""
+
+
 def _kill(pid: int) -> None:
-    try:
+    # It ended meanwhile, or is another user's.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # it ended meanwhile, or is another user's
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:

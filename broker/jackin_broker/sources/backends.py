@@ -110,15 +110,18 @@ def answer(backend: KeyringBackend, request: Get | Set | Delete) -> Found | Did:
 
 
 def _stored(backend: KeyringBackend, item: Set) -> None:
-    store: Callable[[str, str, str], None] = backend.set_password
-    store(item.service, item.username, item.value)
+    # The library wraps it in a way that loses the types.
+    backend.set_password(item.service, item.username, item.value)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _fault_of(error: Exception) -> SourceError:
     if isinstance(error.__cause__, SourceError):  # our own backend, the vault
         cause = error.__cause__
         return SourceError(cause.fault, str(cause), hint=cause.hint)
-    names = {base.__name__ for base in type(error).__mro__}
+    # By name: the library under the Secret Service is not on every machine. InitError has it as
+    # its cause.
+    causes = [error] if error.__cause__ is None else [error, error.__cause__]
+    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if isinstance(error, keyring.errors.KeyringLocked) or "LockedException" in names:
         return SourceError(
             SourceFault.LOCKED, "the keyring is locked", hint="unlock it on your desktop"

@@ -126,6 +126,7 @@ class HelperPool:
         self._running: set[HelperProcess] = set()
         self._idle: HelperProcess | None = None
         self._starting = 0
+        self._is_closed = False
         self._news = asyncio.Event()
 
     @property
@@ -145,7 +146,7 @@ class HelperPool:
         except BaseException:
             self._end(helper)
             raise
-        if self._idle is None and helper in self._running:
+        if self._idle is None and not self._is_closed:
             self._idle = helper
             self._tell()
         else:
@@ -153,9 +154,10 @@ class HelperPool:
         return result
 
     def close(self) -> None:
-        """End all of them."""
-        for helper in tuple(self._running):
-            self._end(helper)
+        """Keep none warm any more: the idle one ends now, each other after its conversation."""
+        self._is_closed = True
+        if self._idle is not None:
+            self._end(self._idle)
 
     async def _take(self) -> HelperProcess:
         patient_until = asyncio.get_running_loop().time() + PATIENCE_S

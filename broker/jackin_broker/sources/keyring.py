@@ -61,10 +61,10 @@ class KeyringReader(SourceReader[KeyringSource]):
     def __init__(
         self, kind: str, vault: Vault, environ: Mapping[str, str], hidden: frozenset[str]
     ) -> None:
-        self._kind = kind
+        self._kind = str.__str__(kind)  # an enum of the configuration is a text too
         self._vault = vault
         self._env = _helper_env(environ, hidden)
-        self._pool: HelperPool | None = None
+        self._pools: dict[str, HelperPool] = {}
         self._chosen: ChosenKeyring | None = None
         self._choosing = asyncio.Lock()
 
@@ -74,7 +74,7 @@ class KeyringReader(SourceReader[KeyringSource]):
     @property
     def helper_pids(self) -> frozenset[int]:
         """The process ids of the helpers that run."""
-        return self._pool.pids if self._pool is not None else frozenset()
+        return frozenset(pid for pool in self._pools.values() for pid in pool.pids)
 
     async def choose(self, lookup: Lookup) -> ChosenKeyring:
         """The keyring in use; decided at the first call.
@@ -117,11 +117,10 @@ class KeyringReader(SourceReader[KeyringSource]):
         return isinstance(answer, Did) and answer.yes
 
     async def close(self) -> None:
-        """End the helpers."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-            await asyncio.sleep(0)  # lets their sockets close before the loop may end
+        """End what is kept warm; look-ups that are under way still end well."""
+        for pool in self._pools.values():
+            pool.close()
+        await asyncio.sleep(0)  # lets sockets close before the loop may end
 
     async def _choice(self, lookup: Lookup) -> ChosenKeyring:
         if self._kind != "auto":
@@ -154,8 +153,10 @@ class KeyringReader(SourceReader[KeyringSource]):
             raise lookup.fault(error.fault, str(error), hint=error.hint) from error
 
     async def _ask_helper(self, kind: str, request: Request, lookup: Lookup) -> Found | Did:
-        if self._pool is None:
-            self._pool = HelperPool(("jackin_broker.sources.keyring_helper", kind), self._env)
+        pool = self._pools.get(kind)
+        if pool is None:
+            pool = HelperPool(("jackin_broker.sources.keyring_helper", kind), self._env)
+            self._pools[kind] = pool
         body = msgspec.msgpack.encode(request)
 
         async def converse(helper: HelperProcess) -> Found | Did | Broken:
@@ -168,10 +169,10 @@ class KeyringReader(SourceReader[KeyringSource]):
 
         try:
             try:
-                answer = await self._pool.run(converse)
+                answer = await pool.run(converse)
             except HelperGone:
                 # A warm one may have been killed while it waited; all requests can be repeated.
-                answer = await self._pool.run(converse)
+                answer = await pool.run(converse)
         except (HelperGone, OSError):
             raise lookup.fault(
                 SourceFault.FAILED,

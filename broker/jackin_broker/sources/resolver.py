@@ -23,7 +23,7 @@ from ..bindings import (
     ValueSource,
 )
 from ..errors import SourceError, SourceFault
-from ..passphrase import PASSPHRASE_FILE_VARIABLE
+from ..passphrase import PASSPHRASE_VARIABLES
 from ..vault import Vault
 from .base import Lookup, check_size
 from .command import CommandReader
@@ -40,7 +40,7 @@ def consumed_variables(bindings: Iterable[Binding]) -> frozenset[str]:
     """The variables that sources read: they are in no child's environment (DESIGN §8)."""
     sources = (binding.source for binding in bindings)
     named = {source.variable for source in sources if isinstance(source, EnvSource)}
-    return frozenset(named | {PASSPHRASE_FILE_VARIABLE})
+    return PASSPHRASE_VARIABLES.union(named)
 
 
 class Resolver:
@@ -59,7 +59,7 @@ class Resolver:
         timeout_s: float,
         consumed: frozenset[str] = frozenset(),
     ) -> None:
-        hidden = consumed | {PASSPHRASE_FILE_VARIABLE}
+        hidden = consumed | PASSPHRASE_VARIABLES
         kept = {name: text for name, text in environ.items() if name not in hidden}
         self._timeout_s = timeout_s
         self._keyring = KeyringReader(keyring_kind, vault, environ, hidden)
@@ -110,7 +110,7 @@ class Resolver:
         return await self._in_time(self._keyring.choose(lookup), lookup)
 
     async def close(self) -> None:
-        """End what was kept warm."""
+        """End what was kept warm; what is being resolved still is, to its deadline."""
         await self._keyring.close()
 
     async def _resolve_one(self, binding: Binding) -> Credential:

@@ -13,10 +13,10 @@ from ..vault import Vault, VaultError
 
 
 class VaultKeyring(KeyringBackend):
-    """An adapter: its errors are the library's, with the vault's own as their cause."""
+    """An adapter: its errors are the library's, with the vault's own as their cause.
 
-    # It is built by name and never chosen by the library; below zero is "never by itself".
-    priority = -1
+    It is built by name. It has no `priority`, so the library never chooses it by itself.
+    """
 
     def __init__(self, vault: Vault) -> None:
         # Not the base's: it would take settings from the environment (KEYRING_PROPERTY_…).

@@ -1,0 +1,155 @@
+"""`config`: where the configuration is, a first one, what is wrong with it, bringing it up to date.
+
+It works without a broker. A running one takes a changed file with `jackin-broker reload`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from .. import config as configuration
+from .. import identity, paths
+from ..config.problems import InvalidConfig
+from ..config.starter import STARTER
+from ..errors import ConfigError
+from ..trust import ensure_private_dir
+
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_FILE_MODE: Final = 0o600
+
+
+@click.group()
+def config() -> None:
+    """Find, make, check and migrate the configuration."""
+
+
+@config.command("path")
+@_JSON
+def path_(as_json: bool) -> None:
+    """Print where the configuration is, whether it exists or not."""
+    path = paths.resolve(os.environ).config_file
+    if as_json:
+        _print_json({"path": str(path), "exists": path.exists()})
+    else:
+        click.echo(path)
+
+
+@config.command()
+@_JSON
+def init(as_json: bool) -> None:
+    """Write a first configuration, every line explained, nothing switched on."""
+    path = paths.resolve(os.environ).config_file
+    ensure_private_dir(path.parent)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    except FileExistsError:
+        raise ConfigError(
+            f"{path}: exists already", hint="edit it, or move it away and run this again"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or "cannot be written").lower()
+        raise ConfigError(f"{path}: {reason}") from error
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(STARTER)
+    if as_json:
+        _print_json({"path": str(path), "created": True})
+    else:
+        click.echo(f"wrote {path}")
+        click.echo("next: add a capsule to it, then run `jackin-broker config check`")
+
+
+@config.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_JSON
+@click.pass_context
+def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+    """Say what is wrong with the configuration, or in FILE, and what is unwise."""
+    path = file or paths.resolve(os.environ).config_file
+    errors: list[dict[str, str]] = []
+    warnings: list[str] = []
+    exists = path.exists()
+    try:
+        loaded = configuration.load(path)
+        warnings += configuration.warnings(loaded)
+        _check_machine(loaded, errors, warnings)
+    except InvalidConfig as error:
+        errors += (_error(problem.path, problem.message) for problem in error.problems)
+    except ConfigError as error:
+        errors.append(_error("", str(error), error.hint))
+    if as_json:
+        report = {"path": str(path), "exists": exists, "ok": not errors}
+        _print_json({**report, "errors": errors, "warnings": warnings})
+    else:
+        _print_findings(path, exists, errors, warnings)
+    ctx.exit(1 if errors else 0)
+
+
+@config.command()
+@_JSON
+def migrate(as_json: bool) -> None:
+    """Bring the configuration to this version's schema, keeping a backup."""
+    # tomlkit takes 30 ms to import, and no other command here needs it.
+    from ..migrations import migrate_file
+
+    places = paths.resolve(os.environ)
+    path = places.config_file
+    done = migrate_file(path, lock=places.state_dir / "config.lock")
+    if as_json:
+        _print_json({"path": str(path), "changes": list(done.changes), "backup": done.backup})
+    elif done.changes:
+        for change in done.changes:
+            click.echo(change)
+        click.echo(f"wrote {path}, the old one is {done.backup}")
+    else:
+        click.echo(f"{path} is up to date")
+
+
+def _check_machine(
+    loaded: configuration.Config, errors: list[dict[str, str]], warnings: list[str]
+) -> None:
+    """What the file cannot say alone: mounts, and binaries as this PATH has them."""
+    roots = paths.resolve(os.environ, loaded.broker.runtime_dir).trust_roots
+    search_path = os.environ.get("PATH", os.defpath)
+    for name, capsule in loaded.capsules.items():
+        where = f"capsules.{name}"
+        try:
+            configuration.check_mounts(capsule.mounts, roots)
+        except ConfigError as error:
+            errors.append(_error(f"{where}.mounts", str(error), error.hint))
+        for mount in capsule.mounts:
+            if not os.path.isdir(mount.host):
+                warnings.append(f"{where}.mounts: {mount.host} is not a directory now")
+        for binary in capsule.host_binaries:
+            try:
+                pinned = identity.find_binary(binary, search_path)
+                configuration.check_binaries(capsule.mounts, [pinned])
+            except ConfigError as error:
+                errors.append(_error(where, str(error), error.hint))
+
+
+def _error(path: str, message: str, hint: str = "") -> dict[str, str]:
+    return {"path": path, "message": message, "hint": hint}
+
+
+def _print_findings(
+    path: Path, exists: bool, errors: list[dict[str, str]], warnings: list[str]
+) -> None:
+    for error in errors:
+        where = f"{error['path']}: " if error["path"] else ""
+        click.echo(f"error: {where}{error['message']}")
+        if error["hint"]:
+            click.echo(f"hint: {error['hint']}")
+    for warning in warnings:
+        click.echo(f"warning: {warning}")
+    if errors:
+        return
+    click.echo(f"ok: {path}" if exists else f"ok: {path} does not exist, the defaults are used")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value, indent=2))

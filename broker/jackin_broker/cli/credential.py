@@ -1,0 +1,225 @@
+"""`credential`: put values where commands can be lent them, look at what is there, take it away.
+
+A value comes from a hidden prompt, from stdin or from a file, never from argv, and leaves to the
+keyring only. The configuration gets the binding, which holds none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from .. import config as configuration
+from .. import paths
+from ..bindings import Binding, Delivery, KeyringSource, Redact, describe_source
+from ..config import Config, edits
+from ..config.entries import wrong_variable
+from ..display import show
+from ..errors import ConfigError, JackinError
+from .credential_check import check
+from .new_value import check_value, read_value
+
+# Items that we make are found under this name in a keyring's own program.
+DEFAULT_SERVICE: Final = "jackin-exec"
+_CONFIG_LOCK_NAME: Final = "config.lock"
+
+
+@click.group()
+def credential() -> None:
+    """Add, list, check and remove credentials."""
+
+
+credential.add_command(check)
+
+
+@credential.command()
+@click.argument("name")
+@click.option("--service", help=f"The keyring's service.  [default: {DEFAULT_SERVICE}]")
+@click.option("--username", help="The keyring's user name.  [default: NAME]")
+@click.option("--deliver", type=click.Choice([way.value for way in Delivery]))
+@click.option("--prompt", help="For --deliver prompt: the pattern of the question.")
+@click.option("--label", help="A few words for the picker.")
+@click.option("--redact", type=click.Choice([how.value for how in Redact]))
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the value from a file, less one newline.",
+)
+@click.option("--from-stdin", is_flag=True, help="Read the value from stdin, less one newline.")
+@click.option("--json", "as_json", is_flag=True)
+def add(
+    name: str, from_file: Path | None, from_stdin: bool, as_json: bool, **options: str | None
+) -> None:
+    """Store a value in the keyring and write the binding NAME into the configuration.
+
+    The value is asked for on the terminal, or read from stdin or a file; never an argument.
+    """
+    if wrong := wrong_variable(name):
+        raise click.BadParameter(wrong, param_hint="NAME")
+    if from_file is not None and from_stdin:
+        raise click.UsageError("--from-file and --from-stdin are two sources: give one")
+    places = paths.resolve(os.environ)
+    entry = _entry(configuration.load(places.config_file), name, options)
+
+    def change(text: str) -> str:
+        return edits.set_entry(text, name, entry)
+
+    planned = edits.preview(places.config_file, change)
+    value = read_value(name, from_file, from_stdin)
+    check_value(planned.bindings[name], value)
+    source = planned.bindings[name].source
+    assert isinstance(source, KeyringSource)
+    keyring = _store(planned, places, source, value, name)
+    edits.write(places.config_file, change, lock=places.state_dir / _CONFIG_LOCK_NAME)
+    _say_added(name, keyring, places.config_file, as_json)
+
+
+def _entry(config: Config, name: str, options: dict[str, str | None]) -> dict[str, object]:
+    """The keys to write for this binding: all of a new one's, the given ones of an old one's.
+
+    Raises: ConfigError where the name has another source already.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    keys: dict[str, object] = {}
+    old = config.bindings.get(name)
+    if old is not None and not isinstance(old.source, KeyringSource):
+        raise ConfigError(
+            f"env.{name}: comes from {describe_source(old.source)} already",
+            hint=f"first: jackin-broker credential remove {name}",
+        )
+    if old is None or "service" in given:
+        keys["keyring"] = given.pop("service", DEFAULT_SERVICE)
+    if "username" in given:
+        keys["username"] = given.pop("username")
+    if old is None:
+        keys["on_demand"] = True
+    return {**keys, **given}
+
+
+def _store(
+    config: Config, places: paths.Paths, source: KeyringSource, value: str, name: str
+) -> str:
+    from .local_sources import LocalSources
+
+    with LocalSources(config, places, os.environ) as sources:
+        keyring = sources.open_keyring(create=True)
+        sources.store(source, value, name=name)
+    return keyring
+
+
+def _say_added(name: str, keyring: str, file: Path, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"name": name, "keyring": keyring, "config": str(file)}))
+        return
+    click.echo(f"{name}: the value is in {keyring}, the binding in {file}")
+    click.echo("a running broker sees it after: jackin-broker reload", err=True)
+
+
+@credential.command("list")
+@click.option("--json", "as_json", is_flag=True)
+def list_(as_json: bool) -> None:
+    """List the bindings: names, sources and deliveries, never values."""
+    config = configuration.load(paths.resolve(os.environ).config_file)
+    rows = [_row(binding, "") for binding in config.bindings.values()]
+    for capsule in config.capsules.values():
+        rows += [_row(binding, capsule.name) for binding in capsule.env.values()]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        click.echo("no credentials yet: jackin-broker credential add NAME")
+    else:
+        _print_table(rows)
+
+
+def _row(binding: Binding, capsule: str) -> dict[str, object]:
+    return {
+        "name": binding.name,
+        "capsule": capsule,
+        "source": describe_source(binding.source),
+        "deliver": binding.delivery.value,
+        "on_demand": binding.on_demand,
+        "redact": binding.redact.value,
+        "label": binding.label,
+    }
+
+
+def _print_table(rows: list[dict[str, object]]) -> None:
+    lines = [("NAME", "SOURCE", "DELIVERY", "LABEL")]
+    for row in rows:
+        name = f"{row['name']} ({row['capsule']})" if row["capsule"] else str(row["name"])
+        # Not on demand: the agent of a capsule gets it when it is launched.
+        way = str(row["deliver"]) if row["on_demand"] else "given at launch"
+        way += "" if row["redact"] == Redact.ON.value else f", redact {row['redact']}"
+        lines.append((name, str(row["source"]), way, str(row["label"])))
+    shown = [[show(cell, limit=None).text if cell else "" for cell in line] for line in lines]
+    widths = [max(len(line[column]) for line in shown) for column in range(3)]
+    for line in shown:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
+        click.echo("  ".join([*cells, line[3]]).rstrip())
+
+
+@credential.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True)
+def remove(name: str, yes: bool, as_json: bool) -> None:
+    """Remove the binding NAME, and its value where that is in the keyring."""
+    places = paths.resolve(os.environ)
+    config = configuration.load(places.config_file)
+    binding = config.bindings.get(name)
+    if binding is None:
+        raise ConfigError(
+            f"env.{name}: there is no such binding", hint="see: jackin-broker credential list"
+        )
+    # A rule that names it would make the configuration invalid: say so before the value is gone.
+    edits.preview(places.config_file, lambda text: edits.remove_entry(text, name))
+    shared = _others_with(binding, config)
+    goes = isinstance(binding.source, KeyringSource) and not shared
+    if not yes:
+        _ask_to_remove(binding, goes)
+    removed = goes and _remove_value(config, places, binding)
+    edits.write(
+        places.config_file,
+        lambda text: edits.remove_entry(text, name),
+        lock=places.state_dir / _CONFIG_LOCK_NAME,
+    )
+    _say_removed(binding, removed, shared, as_json)
+
+
+def _others_with(binding: Binding, config: Config) -> list[str]:
+    """The names of other bindings that read the same item."""
+    every = config.all_bindings()
+    return [one.name for one in every if one is not binding and one.source == binding.source]
+
+
+def _ask_to_remove(binding: Binding, value_too: bool) -> None:
+    what = f"{binding.name} and its value" if value_too else f"the binding {binding.name}"
+    if not sys.stdin.isatty():
+        raise JackinError(f"{what} would be removed, and nobody is there to ask", hint="add --yes")
+    click.confirm(f"remove {what} ({describe_source(binding.source)})?", abort=True, err=True)
+
+
+def _remove_value(config: Config, places: paths.Paths, binding: Binding) -> bool:
+    from .local_sources import LocalSources
+
+    assert isinstance(binding.source, KeyringSource)
+    with LocalSources(config, places, os.environ) as sources:
+        sources.open_keyring(create=False)
+        return sources.remove(binding.source, name=binding.name)
+
+
+def _say_removed(binding: Binding, removed: bool, shared: list[str], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"name": binding.name, "value_removed": removed}))
+        return
+    click.echo(f"removed {binding.name}" + (" and its value" if removed else ""))
+    if shared:
+        click.echo(f"its value stays, it is also that of {', '.join(shared)}")
+    elif not removed and not isinstance(binding.source, KeyringSource):
+        click.echo(f"its value stays where it is: {describe_source(binding.source)}")
+    click.echo("a running broker sees it after: jackin-broker reload", err=True)

@@ -1,0 +1,55 @@
+"""Questions whose answers are not shown: passphrases and values.
+
+Only a terminal is asked; without one the error says what else can be done. It refuses to know
+what the answers are for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from ..errors import JackinError
+from ..passphrase import PASSPHRASE_FILE_VARIABLE, from_file
+
+
+def ask_hidden(question: str, *, confirm: bool, without_terminal: str) -> str:
+    """What the operator types, never empty; `confirm` asks for it twice.
+
+    Raises: JackinError where there is no terminal, with `without_terminal` as its hint;
+    click.Abort on Ctrl-C.
+    """
+    if not sys.stdin.isatty():
+        raise JackinError("there is no terminal to ask on", hint=without_terminal)
+    answer: str = click.prompt(
+        question, hide_input=True, confirmation_prompt=confirm, err=True, prompt_suffix=": "
+    )
+    return answer
+
+
+def vault_passphrase(environ: Mapping[str, str]) -> str:
+    """The passphrase of a vault that is there: from the file that is named, or asked for.
+
+    Raises: JackinError.
+    """
+    return from_file(environ) or ask_hidden(
+        "vault passphrase", confirm=False, without_terminal=_name_a_file()
+    )
+
+
+def new_vault_passphrase(
+    environ: Mapping[str, str], variable: str = PASSPHRASE_FILE_VARIABLE
+) -> str:
+    """The passphrase that a vault is to get: from the file, or asked for twice.
+
+    Raises: JackinError.
+    """
+    return from_file(environ, variable) or ask_hidden(
+        "new vault passphrase", confirm=True, without_terminal=_name_a_file(variable)
+    )
+
+
+def _name_a_file(variable: str = PASSPHRASE_FILE_VARIABLE) -> str:
+    return f"name a file that holds the passphrase: {variable}=FILE"

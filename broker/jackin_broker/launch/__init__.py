@@ -1,0 +1,1 @@
+"""Starting an agent in a capsule: one contract (`base`), one file a kind, and what they share."""

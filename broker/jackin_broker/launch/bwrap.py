@@ -1,0 +1,184 @@
+"""A capsule made by bubblewrap: namespaces of its own, the system's programs read-only.
+
+The agent sees /usr, a short list of /etc, its project mounts, a HOME and /tmp that vanish, and
+nothing of the operator's session: no home, no /run, no sockets but its own doorway. It ends with
+the launcher. Its environment is handed down, never written into an argv that others can read.
+It refuses to know the broker. Source: bwrap(1); what was tried is in the design's stack notes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from ..config.model import CapsuleKind, Mount
+from ..errors import ConfigError
+from ..paths import CAPSULE_BIN_DIR, CAPSULE_RUN_DIR
+from .base import Launcher, Plan, Prepared, become, require, system_interpreter
+
+HOME: Final = "/home/agent"
+# What the agent's session may know of the terminal and language that it runs in.
+PASSED_VARIABLES: Final = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR", "TZ")
+# Links into /usr on merged systems, directories of their own elsewhere.
+_SYSTEM_DIRECTORIES: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Readable settings that programs need to resolve names, check certificates, find libraries and
+# draw; never the whole of /etc, where root's own capsule could read passwords' hashes.
+_ETC: Final = (
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "pki",
+    "profile",
+    "profile.d",
+    "protocols",
+    "resolv.conf",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+    "vim",
+)
+_NAMESPACES: Final = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+)
+# Where the kernel's own limit on a host name is. Source: sethostname(2).
+_HOST_NAME_MAX: Final = 64
+
+
+class BubblewrapLauncher(Launcher):
+    """Kind `bwrap`."""
+
+    kind = CapsuleKind.BWRAP
+    has_boundary = True
+
+    def check(self) -> None:
+        require("bwrap", "bubblewrap")
+
+    def interpreter(self) -> str:
+        return system_interpreter()
+
+    def prepare(self, plan: Plan) -> Prepared:
+        _check_mounts(plan.mounts)
+        info_reader, info_writer = os.pipe()
+        gate_reader, gate_writer = os.pipe()
+        users, groups = _accounts(plan.uid)
+        handed = [info_writer, gate_reader, _held(users), _held(groups)]
+        argv = [
+            *become(plan.uid),
+            require("bwrap", "bubblewrap"),
+            *_NAMESPACES,
+            *([] if plan.has_network else ["--unshare-net"]),
+            *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
+            *("--hostname", _host_name(plan.name)),
+            *("--info-fd", str(info_writer), "--block-fd", str(gate_reader)),
+            *_system(),
+            *("--ro-bind-data", str(handed[2]), "/etc/passwd"),
+            *("--ro-bind-data", str(handed[3]), "/etc/group"),
+            *_own_places(),
+            *_project(plan.mounts),
+            *("--ro-bind", plan.run_dir, CAPSULE_RUN_DIR),
+            *("--ro-bind", plan.bin_dir, CAPSULE_BIN_DIR),
+            *("--remount-ro", "/", "--chdir", plan.cwd or HOME, "--"),
+            *(plan.interpreter, "-IS", f"{CAPSULE_BIN_DIR}/jackin-capsule", "init", "--"),
+            *plan.command,
+        ]
+        return Prepared(argv, _environment(plan), handed, info_reader, gate_writer)
+
+    def read_init(self, report: bytes) -> int | None:
+        try:
+            return int(json.loads(report)["child-pid"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _system() -> list[str]:
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM_DIRECTORIES:
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    words += ["--ro-bind-try", "/opt", "/opt"]
+    for name in _ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _own_places() -> list[str]:
+    words = ["--proc", "/proc", "--dev", "/dev"]
+    for mode, path in (("0700", HOME), ("1777", "/tmp"), ("1777", "/var/tmp"), ("0755", "/run")):  # noqa: S108 - the capsule's own, a fresh tmpfs each
+        words += ["--perms", mode, "--tmpfs", path]
+    return words
+
+
+def _project(mounts: tuple[Mount, ...]) -> list[str]:
+    """Outer mounts first, so that an inner one is not covered."""
+    words: list[str] = []
+    for mount in sorted(mounts, key=lambda one: one.capsule.count("/")):
+        words += ["--ro-bind" if mount.read_only else "--bind", mount.host, mount.capsule]
+    return words
+
+
+def _environment(plan: Plan) -> dict[str, str]:
+    env = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    return {
+        **env,
+        "HOME": HOME,
+        "USER": "agent",
+        "LOGNAME": "agent",
+        "SHELL": "/bin/sh",
+        "TMPDIR": "/tmp",  # noqa: S108 - the capsule's own
+        **plan.env,
+    }
+
+
+def _accounts(uid: int) -> tuple[bytes, bytes]:
+    """passwd and group of the capsule: root, nobody, and the agent under the uid it has."""
+    gid = uid if uid != os.geteuid() else os.getegid()
+    agent = f"agent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\n"
+    others = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+    groups = f"agent:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n"
+    return (agent + others).encode(), groups.encode()
+
+
+def _held(content: bytes) -> int:
+    """A descriptor from which the content can be read once."""
+    fd = os.memfd_create("jackin", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _check_mounts(mounts: tuple[Mount, ...]) -> None:
+    for mount in mounts:
+        if not Path(mount.host).exists():
+            raise ConfigError(f"{mount.host}: to be mounted at {mount.capsule}, does not exist")
+
+
+def _host_name(name: str) -> str:
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
+    return plain[:_HOST_NAME_MAX].strip("-") or "capsule"

@@ -1,0 +1,51 @@
+"""A capsule without a boundary: the command runs as it would without us, with its doorway named.
+
+For trying things and for tests. The agent is the operator's own uid, so it can approve itself;
+the broker says so wherever it can. It shares the terminal, the file system and the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from ..config.model import CapsuleKind
+from ..errors import ConfigError
+from .base import Launcher, Plan, Prepared
+
+
+class PlainLauncher(Launcher):
+    """Kind `none`."""
+
+    kind = CapsuleKind.NONE
+    has_boundary = False
+
+    def check(self) -> None:
+        """There is nothing that it needs."""
+
+    def interpreter(self) -> str:
+        # Not the virtual environment's link, whose path may have spaces: the shim needs no more.
+        return os.path.realpath(sys.executable)
+
+    def prepare(self, plan: Plan) -> Prepared:
+        if plan.uid != os.geteuid():
+            raise ConfigError(
+                f"a capsule of kind none lives as you, not as uid {plan.uid}",
+                hint="give it another kind, such as bwrap",
+            )
+        path = f"{plan.bin_dir}:{os.environ.get('PATH', os.defpath)}"
+        env = {**os.environ, **plan.env, "PATH": path}
+        if shutil.which(plan.command[0], path=path) is None and not Path(plan.command[0]).exists():
+            raise ConfigError(f"{plan.command[0]}: no such command")
+        return Prepared([*_dies_with_us(), *plan.command], env)
+
+    def read_init(self, report: bytes) -> int | None:
+        return None
+
+
+def _dies_with_us() -> list[str]:
+    """The beginning of an argv that ends with the launcher, where util-linux can do that."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []

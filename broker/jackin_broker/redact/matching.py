@@ -1,0 +1,158 @@
+"""Matching: which raw bytes of one buffer are to be masked, and which tail may yet be.
+
+Pure. The searcher's hits are in projected text; here they are held against the raw bytes: how
+much was ignored in between, white space where it counts, the characters beside a base64 core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from jackin_broker.redact.budget import SHALLOW_BYTES
+from jackin_broker.redact.needles import Needle, NeedleSet
+from jackin_broker.redact.projection import View, canonical, without_escapes
+from jackin_broker.redact.values import MIN_NEEDLE_BYTES
+
+# The owner of what an earlier marker stands for.
+NOBODY: Final = -1
+_ANY_CORE: Final = Needle(b"", NOBODY)
+
+
+class Span(NamedTuple):
+    """raw[start:end] is to be masked, for the binding `owner`."""
+
+    start: int
+    end: int
+    owner: int
+
+
+class Begun(NamedTuple):
+    """A needle whose first `head_bytes` the end of the text may be; `index` is projected."""
+
+    start: int
+    index: int
+    head_bytes: int
+    needle: Needle
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True if so much was seen that the end of the stream does not make it harmless."""
+        return MIN_NEEDLE_BYTES <= self.head_bytes and (
+            self.needle.public < self.head_bytes < len(self.needle.text)
+        )
+
+
+class Matching:
+    """One buffer held against one set. `before` is the projected text in front of it."""
+
+    __slots__ = ("_set", "_texts", "view")
+
+    def __init__(self, needles: NeedleSet, raw: bytes, before: bytes) -> None:
+        self._set: Final = needles
+        self.view: Final = View(raw)
+        plain = self.view.text
+        same_case = canonical(plain, before)
+        self._texts: Final = (plain,) if same_case == plain else (plain, same_case)
+
+    def __repr__(self) -> str:
+        return f"<matching of {self.view!r}>"
+
+    def spans(self) -> list[Span]:
+        """Every occurrence."""
+        return [
+            span
+            for text in self._texts
+            for start, found in self._set.searcher.occurrences(text)
+            if (span := self._span(text, start, self._set.needle(found))) is not None
+        ]
+
+    def begun(self) -> list[Begun]:
+        """Every place from which the end of the buffer may be the head of a needle.
+
+        Shape: of heads too short to be a guess only the first needle of each place.
+        """
+        return [begun for text in self._texts for begun in self._begun_in(text)]
+
+    def cut_off(self) -> list[Span]:
+        """The tail that is masked if nothing follows."""
+        end = self.view.raw_index(len(self.view.text) - 1) + 1 if self.view.text else 0
+        return [Span(b.start, end, b.needle.owner) for b in self.begun() if b.is_cut_off]
+
+    def _span(self, text: bytes, index: int, needle: Needle) -> Span | None:
+        view, size = self.view, len(needle.text)
+        stop = index + size
+        start, end = view.raw_index(index), view.raw_index(stop - 1) + 1
+        if not view.is_tight(start, end, size):
+            return None
+        if needle.exact and without_escapes(view.raw[start:end]).upper() not in needle.exact:
+            return None
+        if index and text[index - 1] in needle.lead:
+            lead = view.raw_index(index - 1)
+            if view.is_tight(lead, end, size + 1):
+                start, size = lead, size + 1
+        if stop < len(text) and text[stop] in needle.trail:
+            trail = view.raw_index(stop) + 1
+            if view.is_tight(start, trail, size + 1):
+                end = trail
+        return Span(start, end, needle.owner)
+
+    def _begun_in(self, text: bytes) -> Iterator[Begun]:
+        searcher, view = self._set.searcher, self.view
+        for index in searcher.beginnings(text):
+            head = text[index:]
+            start = view.raw_index(index)
+            if not view.is_tight(start, len(view.raw), len(head)):
+                continue
+            may_lead = index > 0 and text[index - 1] in self._set.leads
+            for found in searcher.starting_with(head):
+                needle = self._set.needle(found)
+                if not _goes_on(view, start, head, needle):
+                    continue
+                begun = Begun(start, index, len(head), needle)
+                if may_lead and text[index - 1] in needle.lead:
+                    begun = self._with_lead(begun)
+                yield begun
+                if len(head) < SHALLOW_BYTES and (not may_lead or begun.index < index):
+                    break
+        yield from self._lead_alone(text)
+
+    def _with_lead(self, begun: Begun) -> Begun:
+        index = begun.index - 1
+        start = self.view.raw_index(index)
+        if self.view.is_tight(start, len(self.view.raw), begun.head_bytes + 1):
+            return begun._replace(start=start, index=index)
+        return begun
+
+    def _lead_alone(self, text: bytes) -> Iterator[Begun]:
+        index = len(text) - 1
+        if text and text[index] in self._set.leads:
+            start = self.view.raw_index(index)
+            if self.view.is_tight(start, len(self.view.raw), 1):
+                yield Begun(start, index, 0, _ANY_CORE)
+
+
+def unions(spans: Iterable[Span], cover: int) -> list[Span]:
+    """The maximal runs of overlapping spans, in order; adjacent ones stay apart.
+
+    Shape: the first is raw[0:cover], for NOBODY, if anything is covered. A union belongs to the
+    owner of its first span, of several to that of the longest.
+    """
+    merged = [Span(0, cover, NOBODY)] if cover else []
+    for span in sorted(spans, key=lambda s: (s.start, -s.end, s.owner)):
+        if merged and span.start < merged[-1].end:
+            if span.end > merged[-1].end:
+                merged[-1] = merged[-1]._replace(end=span.end)
+        else:
+            merged.append(span)
+    return merged
+
+
+def _goes_on(view: View, start: int, head: bytes, needle: Needle) -> bool:
+    """True if more bytes could make this an occurrence, or a longer one."""
+    if len(head) == len(needle.text) and not needle.trail:
+        return False
+    if not needle.exact:
+        return True
+    seen = without_escapes(view.raw[start:]).upper()
+    return any(exact.startswith(seen) for exact in needle.exact)

@@ -1,0 +1,109 @@
+"""The descriptors of one command: which ends are ours, which go to the warden.
+
+It refuses to know what flows through them. Invariants: ours are non-blocking and close on exec;
+theirs are closed here once the warden has them; a failure half-way leaks none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..protocol import StdinKind
+
+# Enough for bubblewrap's one line or a traceback; a fixed size, so that nobody can fill memory.
+DIAGNOSIS_BYTES: Final = 4096
+
+
+@dataclass
+class Ours:
+    """Our ends; whoever takes one over sets it to -1 here. `stdin` is -1 for no stdin."""
+
+    control: int
+    stdin: int
+    stdout: int
+    stderr: int
+    diagnosis: int
+
+    def close(self) -> None:
+        """Close what nobody took over."""
+        for name in ("control", "stdin", "stdout", "stderr", "diagnosis"):
+            fd: int = getattr(self, name)
+            setattr(self, name, -1)
+            if fd >= 0:
+                os.close(fd)
+
+
+@dataclass
+class _Theirs:
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def own(self, fd: int) -> int:
+        self.stack.callback(os.close, fd)
+        return fd
+
+
+@contextmanager
+def opened(job: bytes, stdin: StdinKind, cwd: int) -> Generator[tuple[Ours, list[int]]]:
+    """Our ends, and the list for the warden; theirs are closed at the end of the block.
+
+    Ours are closed when the block raises.
+    """
+    ours = Ours(-1, -1, -1, -1, -1)
+    theirs = _Theirs()
+    try:
+        with theirs.stack:
+            work = theirs.own(_memory_file("job"))
+            write_all(work, job)
+            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            near.setblocking(False)
+            ours.control, control = near.detach(), theirs.own(far.detach())
+            if stdin is StdinKind.NONE:
+                reads = theirs.own(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            else:
+                end, ours.stdin = os.pipe2(os.O_CLOEXEC)
+                reads = theirs.own(end)
+                os.set_blocking(ours.stdin, False)
+            ours.stdout, out = _output_pipe(theirs)
+            ours.stderr, err = _output_pipe(theirs)
+            ours.diagnosis = _diagnosis_file()
+            yield ours, [work, control, reads, out, err, cwd, ours.diagnosis]
+    except BaseException:
+        ours.close()
+        raise
+
+
+def read_diagnosis(fd: int) -> str:
+    """The first line of what was written there, or nothing."""
+    text = os.pread(fd, DIAGNOSIS_BYTES, 0).partition(b"\0")[0].decode("utf-8", "backslashreplace")
+    return text.strip()
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything to a file."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _output_pipe(theirs: _Theirs) -> tuple[int, int]:
+    ours, end = os.pipe2(os.O_CLOEXEC)
+    theirs.own(end)
+    os.set_blocking(ours, False)
+    return ours, end
+
+
+def _memory_file(name: str) -> int:
+    return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def _diagnosis_file() -> int:
+    fd = _memory_file("diagnosis")
+    os.ftruncate(fd, DIAGNOSIS_BYTES)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return fd

@@ -1,0 +1,62 @@
+"""The help screen: the keys, and why some of them wait.
+
+It refuses to know requests; opening and leaving it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, LiteralString
+
+from textual import events
+from textual.content import Content
+from textual.screen import Screen
+
+from .board import Board
+from .text import BAR, KEY, NOTHING, QUIET, STRONG, key_line, own, row, spread
+
+_KEYS: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
+    ("Space", "tick or untick the credential under the cursor"),
+    ("↑ ↓", "move through the credentials to Run and Deny"),
+    ("/", "filter the credentials; what is ticked stays in sight"),
+    ("Enter", "run the command with what is ticked"),
+    ("Esc", "deny"),
+    ("d", "deny and say why: the agent reads your words"),
+    ("v", "read all of the request, nothing cut"),
+    ("q", "leave; what waits goes on waiting, what runs goes on running"),
+)
+_TEXT: Final[tuple[LiteralString, ...]] = (
+    "A request is ready ● after 0.4 seconds without a key. Until then keys do nothing, so",
+    "that typing meant for another window cannot answer. Enter runs only after you ticked",
+    "something or moved to Run. A paste or the mouse alone never runs anything.",
+    "",
+    'What stands after "agent says" is the agent\'s claim. Everything else was found out',
+    "by the broker. One numbered line is one argument; │ continues it.",
+    "",
+    "A backslash marks what could not be shown as it is: \\n is a line break, \\x1b a",
+    "control character, \\u{202e} an invisible or look-alike one, \\{40 spaces} a gap,",
+    "\\{120 more} cut text. A real backslash is shown twice.",
+)
+
+
+def guide_lines() -> list[Content]:
+    """The text, for 80 columns."""
+    keys = [row(own("    "), own(key, KEY).truncate(8, pad=True), own(what)) for key, what in _KEYS]
+    return [NOTHING, *keys, NOTHING, *(row(own("  "), own(line, QUIET)) for line in _TEXT)]
+
+
+class GuideScreen(Screen[None], inherit_bindings=False):
+    """Any key goes back."""
+
+    def compose(self) -> Iterator[Board]:
+        yield Board(self._paint)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss()
+
+    def _paint(self, width: int, height: int) -> list[Content]:
+        body = guide_lines()[: height - 2]
+        body += [NOTHING] * (height - 2 - len(body))
+        header = spread(own("  Keys", STRONG), NOTHING, width, BAR)
+        return [header, *body, key_line([(own("any key"), own("back"))], width, is_live=True)]

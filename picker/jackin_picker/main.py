@@ -1,0 +1,86 @@
+"""`jackin-picker`: the program around the screens.
+
+It refuses to know what is on them. Invariants: without a terminal it says so and draws nothing;
+it leaves the terminal as it found it on SIGTERM and SIGHUP too; errors are one line and a hint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jackin_broker.errors import JackinError
+from jackin_broker.operator_client import BlockingClient
+
+if TYPE_CHECKING:
+    from .app import PickerApp
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+_END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the picker; the exit status."""
+    options = _parser().parse_args(argv)
+    socket_path: Path | None = options.socket or _usual_socket()
+    if socket_path is None:
+        return _fail("no socket was given", "run: jackin-broker attach", EXIT_USAGE)
+    if not all(os.isatty(descriptor) for descriptor in (0, 1, 2)):
+        return _fail(
+            "the picker needs a terminal on stdin, stdout and stderr",
+            "without one, answer with: jackin-broker requests, jackin-broker decide",
+            EXIT_FAILED,
+        )
+    try:
+        # Before the screen is taken, so that the error is read where it is expected.
+        BlockingClient(socket_path).close()
+    except JackinError as error:
+        return _fail(str(error), error.hint, EXIT_FAILED)
+    # Textual takes a quarter of a second to import; the errors above do not wait for it.
+    from .app import PickerApp
+
+    app = PickerApp(socket_path)
+    asyncio.run(_run(app))
+    if app.failure:
+        return _fail(app.failure, app.hint, EXIT_FAILED)
+    return app.return_code or 0
+
+
+async def _run(app: PickerApp) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _END_SIGNALS:
+        loop.add_signal_handler(number, app.end_by_signal, number)
+    await app.run_async()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jackin-picker",
+        description="Show what waits for an answer, and answer it. It can be left at any time.",
+    )
+    parser.add_argument("--socket", type=Path, help="the broker's operator.sock")
+    return parser
+
+
+def _usual_socket() -> Path | None:
+    """Where a broker without settings of its own listens; `jackin-broker attach` knows better."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "jackin-exec" / "operator.sock" if runtime else None
+
+
+def _fail(message: str, hint: str, status: int) -> int:
+    sys.stderr.write(f"jackin-picker: error: {message}\n")
+    if hint:
+        sys.stderr.write(f"jackin-picker: hint: {hint}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""The desk's asynchronous side: who waits, who is told, what ends a wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from jackin_broker.approvals import Approvals
+from jackin_broker.desk import Decision, DecisionRefused, Desk, DeskLimits
+from jackin_broker.errors import DenialCode, Refusal
+from jackin_broker.operator_protocol import (
+    RequestState,
+    RequestView,
+    StdinView,
+    view_digest,
+)
+from jackin_broker.protocol import StdinKind, Target
+
+LIMITS = DeskLimits(approve_s=300, waiting_per_capsule=32, ask_burst=40, ask_per_s=1)
+
+
+def view(request_id: str, command: str = "gh") -> RequestView:
+    return RequestView(
+        id=request_id,
+        capsule="web",
+        capsule_kind="bwrap",
+        command=command,
+        args=(),
+        cwd="/src",
+        capsule_cwd="/workspaces/app",
+        cwd_writable=True,
+        binary_path="/usr/bin/gh",
+        target=Target.HOST,
+        confinement="confined",
+        stdin=StdinView(StdinKind.NONE),
+        tty=None,
+        reason="",
+        want=(),
+        bindings=(),
+        files=(),
+        asked_by=(),
+        notices=(),
+    )
+
+
+def answer(one: RequestView, *, approve: bool = True, reason: str = "") -> Decision:
+    return Decision(one.id, view_digest(one), approve=approve, reason=reason)
+
+
+def play(scene: Callable[[Approvals], Awaitable[None]], *, limits: DeskLimits = LIMITS) -> None:
+    async def go() -> None:
+        approvals = Approvals(Desk(limits), wait_without_operator=False)
+        async with asyncio.timeout(10):
+            await scene(approvals)
+
+    asyncio.run(go())
+
+
+def told(approvals: Approvals) -> list[tuple[str, str, str]]:
+    """Attach an operator; what it is told, as (id, state, outcome)."""
+    heard: list[tuple[str, str, str]] = []
+    approvals.listen(
+        lambda one: heard.append((one.id, one.state.value, one.outcome)), counts=True
+    )
+    return heard
+
+
+def test_nobody_attached_is_a_fast_and_distinct_denial() -> None:
+    """CASES 3c: a prompt that was never shown blocked for 25 minutes (claude-code#56764)."""
+
+    async def scene(approvals: Approvals) -> None:
+        with pytest.raises(Refusal) as refused:
+            approvals.ask(view("a"))
+        assert refused.value.code is DenialCode.NO_OPERATOR
+        assert approvals.desk.waiting() == []
+
+    play(scene)
+
+
+def test_with_wait_a_request_stays_until_someone_comes() -> None:
+    async def scene(approvals: Approvals) -> None:
+        approvals.wait_without_operator = True
+        entry = approvals.ask(view("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        told(approvals)
+        approvals.decide(answer(entry.view))
+        assert (await waiter).approve
+
+    play(scene)
+
+
+def test_an_approval_reaches_its_waiter_and_every_listener() -> None:
+    async def scene(approvals: Approvals) -> None:
+        heard = told(approvals)
+        entry = approvals.ask(view("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        await asyncio.sleep(0)
+        approvals.decide(answer(entry.view))
+        assert (await waiter).id == "a"
+        for state in (RequestState.RESOLVING, RequestState.RUNNING):
+            approvals.advance(entry, state)
+        approvals.finish(entry, RequestState.DONE, "exit", 3)
+        assert heard == [
+            ("a", "waiting", ""),
+            ("a", "approved", ""),
+            ("a", "resolving", ""),
+            ("a", "running", ""),
+            ("a", "done", "exit"),
+        ]
+        assert approvals.desk.entry("a") is None
+
+    play(scene)
+
+
+def test_a_denial_carries_the_operators_reason_and_tells_not_to_repeat() -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        entry = approvals.ask(view("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        approvals.decide(answer(entry.view, approve=False, reason="use the staging key"))
+        with pytest.raises(Refusal, match="staging key") as refused:
+            await waiter
+        assert refused.value.code is DenialCode.OPERATOR_DENIED
+        assert "do not repeat" in refused.value.hint
+
+    play(scene)
+
+
+def test_expiry_and_denial_are_told_apart() -> None:
+    """CASES 3c: timeouts were reported as "denied by user" (even-realities#40)."""
+
+    async def scene(approvals: Approvals) -> None:
+        heard = told(approvals)
+        entry = approvals.ask(view("a"))
+        with pytest.raises(Refusal) as refused:
+            await approvals.answer(entry)
+        assert refused.value.code is DenialCode.EXPIRED
+        assert heard[-1] == ("a", "expired", "expired")
+        with pytest.raises(DecisionRefused):
+            approvals.decide(answer(entry.view))
+
+    play(scene, limits=msgspec.structs.replace(LIMITS, approve_s=0.05))
+
+
+def test_a_caller_that_goes_away_closes_its_prompt() -> None:
+    """CASES 3c: the client was gone and the prompt stayed (lettabot#127)."""
+
+    async def scene(approvals: Approvals) -> None:
+        heard = told(approvals)
+        entry = approvals.ask(view("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        assert heard[-1] == ("a", "cancelled", "caller_gone")
+        assert approvals.desk.waiting() == []
+
+    play(scene)
+
+
+def test_two_operators_see_the_same_queue_and_the_first_decision_wins() -> None:
+    async def scene(approvals: Approvals) -> None:
+        one, other = told(approvals), told(approvals)
+        entry = approvals.ask(view("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        approvals.decide(answer(entry.view))
+        with pytest.raises(DecisionRefused, match="already"):
+            approvals.decide(answer(entry.view, approve=False))
+        assert (await waiter).approve
+        assert one == other
+
+    play(scene)
+
+
+def test_one_decision_runs_one_of_two_identical_requests() -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        first, second = approvals.ask(view("a")), approvals.ask(view("b"))
+        waiters = [asyncio.ensure_future(approvals.answer(entry)) for entry in (first, second)]
+        approvals.decide(answer(first.view))
+        done, pending = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+        assert (len(done), len(pending)) == (1, 1)
+        assert second.state is RequestState.WAITING
+        for waiter in pending:
+            waiter.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    play(scene)
+
+
+def test_a_thousand_requests_leave_at_most_the_limit_and_the_rest_is_told_at_once() -> None:
+    """CASES 3c: a looping model flooded the approver (posthog#67967)."""
+
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        refused = 0
+        for number in range(1000):
+            try:
+                approvals.ask(view(str(number)))
+            except Refusal as refusal:
+                assert refusal.code is DenialCode.TOO_MANY_PENDING
+                refused += 1
+        assert len(approvals.desk.waiting()) == 32
+        assert refused == 968
+
+    play(scene)
