@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import ConfigError, DenialCode, Refusal
+from .rate import TokenBucket
 
 RECORD_VERSION: Final = 1
 # What the first line names as the one before it.
@@ -32,6 +33,10 @@ ARGUMENTS_MAX_COUNT: Final = 64
 LINE_MAX_BYTES: Final = 256 * 1024
 # A refusal that repeats within this time is counted, not written again.
 REPEAT_WINDOW_S: Final = 60.0
+# Refusals that nobody was asked about: so many lines at once and a second, for each capsule;
+# an agent that varies its arguments cannot fill the disk. What is left out is counted.
+REFUSAL_BURST: Final = 60
+REFUSALS_PER_S: Final = 1.0
 # Distinct refusals that are remembered for counting; beyond it the oldest is forgotten.
 REPEATS_MAX: Final = 256
 
@@ -61,7 +66,9 @@ class Audit:
             os.close(self._fd)
             raise ConfigError(f"audit: {path} is held by another broker") from error
         self._number, self._previous = _last_link(path)
-        self._repeats: dict[str, tuple[float, int]] = {}
+        self._repeats: dict[tuple[str, ...], tuple[float, int]] = {}
+        self._buckets: dict[str, TokenBucket] = {}
+        self._left_out: dict[str, int] = {}
 
     async def record(self, event: str, *, flush: bool = False, **fields: Field) -> None:
         """Append one line; with `flush`, return only once it is on the disk.
@@ -83,12 +90,22 @@ class Audit:
                     hint="the operator should look at: jackin-broker doctor",
                 ) from error
 
-    async def record_refusal(self, now: float, **fields: Field) -> None:
-        """Append a refusal, or count it when the same was written within REPEAT_WINDOW_S."""
-        key = json.dumps(fields, sort_keys=True)
+    async def record_refusal(
+        self, now: float, capsule: str, key: tuple[str, ...], **fields: Field
+    ) -> None:
+        """Append a refusal that no operator was asked about, or count it.
+
+        The same `key` within REPEAT_WINDOW_S is counted, not repeated; a capsule beyond
+        REFUSAL_BURST as well. The next line that is written carries the counts.
+        """
+        key = (capsule, *key)
         written_at, count = self._repeats.get(key, (now - 2 * REPEAT_WINDOW_S, 0))
         if now - written_at < REPEAT_WINDOW_S:
             self._repeats[key] = (written_at, count + 1)
+            return
+        bucket = self._buckets.setdefault(capsule, TokenBucket(REFUSAL_BURST, REFUSALS_PER_S))
+        if not bucket.take(now):
+            self._left_out[capsule] = self._left_out.get(capsule, 0) + 1
             return
         self._repeats.pop(key, None)
         while len(self._repeats) >= REPEATS_MAX:
@@ -96,7 +113,9 @@ class Audit:
         self._repeats[key] = (now, 0)
         if count:
             fields["repeated"] = count
-        await self._record("refused", False, fields)
+        if left_out := self._left_out.pop(capsule, 0):
+            fields["left_out"] = left_out
+        await self._record("refused", False, {"capsule": capsule, **fields})
 
     def close(self) -> None:
         """Release the file and its lock."""

@@ -32,10 +32,11 @@ from .errors import ConfigError, DenialCode, JackinError, Refusal
 from .hardening import forbid_dumps
 from .launching import capsule_ready
 from .operator_server import OperatorServer
+from .passphrase import from_file
 from .protocol import EndedBy
 from .runner import host
 from .runner.tree import become_subreaper
-from .session import Services
+from .services import Services
 from .sources.resolver import Resolver, consumed_variables
 from .trust import ensure_private_dir
 from .vault import Vault
@@ -101,6 +102,9 @@ class Daemon:
         Raises: ConfigError, JackinError.
         """
         self._check(self._services.config)
+        passphrase = from_file(self._environ)
+        if passphrase is not None and self._vault.exists:
+            await self.unlock_vault(passphrase)
         host.warm_up()
         await self._services.audit.record("broker_started", pid=os.getpid(), version=__version__)
         self._apply(self._services.config)
@@ -220,8 +224,7 @@ class Daemon:
     async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]:
         """Hold a capsule for a launch."""
         mounts = tuple(
-            configuration.Mount(mount.capsule, mount.host, mount.read_only)
-            for mount in call.mounts
+            configuration.Mount(mount.capsule, mount.host, mount.read_only) for mount in call.mounts
         )
         capsule = self._registry.open(call.name, kind=call.kind, uids=call.uids, mounts=mounts)
         try:
@@ -345,9 +348,7 @@ def _take_lock(path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(fd)
-        raise JackinError(
-            "a broker runs here already", hint="see: jackin-broker status"
-        ) from error
+        raise JackinError("a broker runs here already", hint="see: jackin-broker status") from error
     return fd
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from .errors import DenialCode, JackinError, Refusal
 from .operator_protocol import FINAL_STATES, RequestState, RequestView, view_digest
+from .rate import TokenBucket
 
 # 96 bits: no agent guesses another request's id, and it still fits a line.
 ID_BYTES: Final = 12
@@ -101,20 +102,13 @@ class Entry:
 
 
 @dataclass
-class _Bucket:
-    """A token bucket: `level` tokens at `at`."""
-
-    level: float
-    at: float
-
-
-@dataclass
 class Desk:
     """The queue. `expire` and `decide` are told the time."""
 
     limits: DeskLimits
     _entries: dict[str, Entry] = field(default_factory=dict)
-    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+    _buckets: dict[str, TokenBucket] = field(default_factory=dict)
+    _inquiries: dict[str, TokenBucket] = field(default_factory=dict)
     _attached: int = 0
     _left_at: float | None = None
 
@@ -151,20 +145,33 @@ class Desk:
 
         Raises: Refusal(TOO_MANY_PENDING). Cancelled requests have paid too.
         """
-        bucket = self._buckets.get(capsule)
-        if bucket is None:
-            bucket = self._buckets[capsule] = _Bucket(self.limits.ask_burst, now)
-        refill = (now - bucket.at) * self.limits.ask_per_s
-        bucket.level = min(float(self.limits.ask_burst), bucket.level + refill)
-        bucket.at = now
         waiting = sum(1 for entry in self.waiting() if entry.view.capsule == capsule)
-        if waiting >= self.limits.waiting_per_capsule or bucket.level < 1:
+        is_full = waiting >= self.limits.waiting_per_capsule
+        if is_full or not self._bucket(self._buckets, capsule).take(now):
             raise Refusal(
                 DenialCode.TOO_MANY_PENDING,
                 f"capsule {capsule} asks too often: {waiting} of its requests wait already",
                 hint="wait for the answers to the requests that are open",
             )
-        bucket.level -= 1
+
+    def charge_inquiry(self, capsule: str, now: float) -> None:
+        """Take one token for an `Ask`; they have a bucket of their own.
+
+        Raises: Refusal(TOO_MANY_PENDING).
+        """
+        if not self._bucket(self._inquiries, capsule).take(now):
+            raise Refusal(
+                DenialCode.TOO_MANY_PENDING,
+                f"capsule {capsule} inquires too often",
+                hint="wait a second between two inquiries",
+            )
+
+    def _bucket(self, buckets: dict[str, TokenBucket], capsule: str) -> TokenBucket:
+        bucket = buckets.get(capsule)
+        if bucket is None:
+            bucket = TokenBucket(self.limits.ask_burst, self.limits.ask_per_s)
+            buckets[capsule] = bucket
+        return bucket
 
     def submit(self, view: RequestView, now: float) -> Entry:
         """Put a request that must be asked at the end of the queue."""

@@ -71,9 +71,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[Finding]:
         check_trusted(path)
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077 and path == here.state_dir:
-            yield Finding(
-                name, Level.WRONG, f"{path} has mode {mode:04o}", f"chmod 0700 {path}"
-            )
+            yield Finding(name, Level.WRONG, f"{path} has mode {mode:04o}", f"chmod 0700 {path}")
         else:
             yield Finding(name, Level.OK, str(path))
 

@@ -16,7 +16,8 @@ from .connection import CapsuleConnection
 from .errors import DenialCode, Refusal
 from .peer import Caller, identify
 from .protocol import ExecDenied
-from .session import Services, Session
+from .services import Services
+from .session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +93,8 @@ class Doorway:
         try:
             await self._services.audit.record_refusal(
                 asyncio.get_running_loop().time(),
-                capsule=self.capsule.name,
+                self.capsule.name,
+                (refusal.code.value, str(refusal)),
                 code=refusal.code.value,
                 reason=str(refusal),
             )

@@ -32,7 +32,7 @@ from .operator_protocol import (
 )
 from .peer import Caller
 from .policy import Shape
-from .protocol import Ask, ExecCommand, StdinKind, Target, Text, bytes_from_text, text_from_bytes
+from .protocol import Ask, ExecCommand, StdinKind, Target, bytes_from_text, text_from_bytes
 from .runner import confine
 from .runner.environment import child_environment
 from .runner.spec import RunSpec
@@ -250,9 +250,7 @@ def _listed(command: bytes, capsule: Capsule) -> PinnedBinary:
     )
 
 
-def _check_want(
-    want: tuple[str, ...], bindings: dict[str, Binding], capsule: Capsule
-) -> None:
+def _check_want(want: tuple[str, ...], bindings: dict[str, Binding], capsule: Capsule) -> None:
     for name in want:
         if name not in bindings:
             raise Refusal(

@@ -160,7 +160,12 @@ def _from_0(document: TOMLDocument, changes: list[str]) -> str:
     capsules = tomlkit.table(is_super_table=True)
     _take_sandbox(root, capsules, changes)
     _take_workspaces(root, capsules, changes)
-    if len(capsules.value.body):
+    if capsules.value.body:
+        if "capsules" in root:
+            raise ConfigError(
+                "capsules: stands beside tables of the earlier layout",
+                hint="move [sandbox] and [workspaces] into it by hand, then migrate again",
+            )
         root["capsules"] = capsules
     changes.append("schema: now 1")
     if "schema" in root:

@@ -21,7 +21,7 @@ from . import operator_protocol as op
 from .approvals import Approvals
 from .desk import Decision, DecisionRefused
 from .errors import DenialCode, JackinError, PeerProtocolError, Refusal
-from .frames import DataFrame, FrameDecoder, message_frame
+from .frames import DataFrame, Frame, FrameDecoder, message_frame
 from .peer import check_operator
 
 _log = logging.getLogger(__name__)
@@ -123,9 +123,7 @@ class _Client:
         try:
             while data := await self._reader.read(READ_BYTES):
                 for frame in decoder.feed(data):
-                    if isinstance(frame, DataFrame):
-                        raise PeerProtocolError("operators send messages alone")
-                    await self._answer(op.decode_call(frame.body))
+                    await self._answer(_call_in(frame))
         except (ConnectionError, PeerProtocolError) as error:
             _log.warning("an operator's client left: %s", error)
         finally:
@@ -180,9 +178,7 @@ class _Client:
             case op.ListRequests(seq):
                 return op.Requests(seq, self._approvals.desk.views(self._approvals.now()))
             case op.Decide():
-                decision = Decision(
-                    call.id, call.digest, call.approve, call.bindings, call.reason
-                )
+                decision = Decision(call.id, call.digest, call.approve, call.bindings, call.reason)
                 self._approvals.decide(decision)
                 return op.Decided(call.seq, call.id, True)
             case op.KillRequest(seq, request_id):
@@ -223,6 +219,12 @@ class _Client:
             self._approvals.desk.views(self._approvals.now()),
             self._steward.notices(),
         )
+
+
+def _call_in(frame: Frame) -> op.Call:
+    if isinstance(frame, DataFrame):
+        raise PeerProtocolError("operators send messages alone")
+    return op.decode_call(frame.body)
 
 
 def _frame(message: msgspec.Struct) -> bytes:

@@ -33,9 +33,7 @@ class Output:
         self._connection = connection
         self._started: protocol.ExecStarted | None = started
         self._intake = intake
-        self._redactors = {
-            stream: Redactor(needles) for stream in (Stream.STDOUT, Stream.STDERR)
-        }
+        self._redactors = {stream: Redactor(needles) for stream in (Stream.STDOUT, Stream.STDERR)}
         self._kept: dict[Stream, bytearray] | None = (
             None if streams else {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
         )

@@ -266,11 +266,15 @@ class ExecResult(msgspec.Struct, frozen=True, tag="ExecResult", omit_defaults=Tr
 
 
 class ExecDenied(msgspec.Struct, frozen=True, tag="ExecDenied"):
-    """Nothing was run. `code` is a DenialCode, `reason` for people, `hint` the next step."""
+    """Nothing was run. `code` is a DenialCode, `reason` for people, `hint` the next step.
+
+    `exit_code` is what the caller exits with: 126, or 127 where there is no such command.
+    """
 
     code: str
     reason: str
     hint: str = ""
+    exit_code: int = EXIT_NOT_RUN
 
 
 class AskResult(msgspec.Struct, frozen=True, tag="AskResult"):

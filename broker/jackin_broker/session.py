@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from . import policy, protocol
-from .approvals import Approvals
-from .audit import Audit, argv_fields
 from .bindings import Binding, Credential, Delivery, Redact
 from .capsules import Capsule
-from .config import Config
 from .connection import CapsuleConnection
 from .deliveries import Prepared, check_supported, prepare
 from .desk import Entry
@@ -28,12 +25,23 @@ from .intake import CallerGone, Intake, either
 from .operator_protocol import FINAL_STATES, RequestState
 from .output import Output
 from .peer import Caller
-from .protocol import Ask, EndedBy, Error, ExecCommand, ExecDenied, ExecResult, Mcp, Outcome
+from .protocol import (
+    EXIT_NOT_RUN,
+    Ask,
+    EndedBy,
+    Error,
+    ExecCommand,
+    ExecDenied,
+    ExecResult,
+    Mcp,
+    Outcome,
+)
 from .redact import needles
 from .runner.host import start
 from .runner.running import Running
-from .runner.spec import Ended
-from .sources.resolver import Resolver
+from .runner.spec import Ended, SpawnFailed
+from .services import Services
+from .trail import Trail
 
 _log = logging.getLogger(__name__)
 
@@ -43,31 +51,6 @@ FIRST_MESSAGE_S: Final = 10.0
 CLOSED_STDIN_S: Final = 10.0
 
 T = TypeVar("T")
-
-
-class Services:
-    """What every session uses; one a broker. `config` and `resolver` change on reload.
-
-    `hidden` are the host paths that no command may see; `environ` is the broker's own.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        approvals: Approvals,
-        audit: Audit,
-        resolver: Resolver,
-        *,
-        hidden: tuple[str, ...],
-        environ: Mapping[str, str],
-    ) -> None:
-        self.config = config
-        self.approvals: Final = approvals
-        self.audit: Final = audit
-        self.resolver = resolver
-        self.hidden: Final = hidden
-        self.environ: Final = environ
-        self.running: Final[dict[str, Running]] = {}
 
 
 class Session:
@@ -82,6 +65,7 @@ class Session:
         self._connection = connection
         self._caller = caller
         self._intake = Intake(connection, caller)
+        self._trail = Trail(services.audit, capsule.name, caller)
         self._argv: tuple[bytes, ...] = ()
         self._request_id = ""
         self._why = ""
@@ -135,6 +119,7 @@ class Session:
         self._argv = tuple(
             protocol.bytes_from_text(part) for part in (message.command, *message.args)
         )
+        self._trail.begin(self._request_id, self._argv)
         stdin = await _within(
             CLOSED_STDIN_S,
             self._while_there(self._intake.closed_stdin(message.stdin)),
@@ -174,19 +159,17 @@ class Session:
     ) -> tuple[str, ...]:
         """The bindings that this command gets: a rule's, or those that the operator ticked."""
         if rule_bindings is not None:
-            await self._record_decided(entry, "rule", rule_bindings)
+            await self._trail.decided("rule", rule_bindings, entry.digest, self._why)
             return rule_bindings
         approvals = self._services.approvals
-        await self._services.audit.record(
-            "asked", **self._facts(), cwd=plan.cwd_text, want=list(plan.message.want)
-        )
+        await self._trail.asked(plan.cwd_text, plan.message.want)
         self._connection.send(
             protocol.ExecPending(
                 entry.id, approvals.desk.position(entry), self._config.limits.approve_s
             )
         )
         decision = await self._while_there(approvals.answer(entry))
-        await self._record_decided(entry, "operator", decision.bindings)
+        await self._trail.decided("operator", decision.bindings, entry.digest, self._why)
         return decision.bindings
 
     async def _fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
@@ -246,9 +229,7 @@ class Session:
         approvals.advance(entry, RequestState.RUNNING)
         self._services.running[entry.id] = running
         try:
-            await self._services.audit.record(
-                "started", **self._facts(), pid=running.pid, binary=plan.binary.path
-            )
+            await self._trail.started(running.pid, plan.binary.path)
             output.announce()
             self._intake.run(running, credit=message.stdin_credit)
             ended = await self._watch(running)
@@ -285,25 +266,22 @@ class Session:
         self._services.approvals.finish(
             entry, RequestState.DONE, ended.ended_by.value, ended.exit_code
         )
-        try:
-            await self._services.audit.record(
-                "ended",
-                **self._facts(),
-                exit_code=ended.exit_code,
-                signal=ended.signal,
-                ended_by=ended.ended_by.value,
-                duration_s=result.duration_s,
-                redacted=output.redacted_count,
-            )
-        except Refusal:
-            _log.exception("the end of %s is not on record", entry.id)
+        await self._trail.ended(
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            ended_by=ended.ended_by.value,
+            duration_s=result.duration_s,
+            redacted=output.redacted_count,
+        )
         self._connection.send(result)
 
     # --- Ask ----------------------------------------------------------------------------
 
     async def _answer_ask(self, message: Ask) -> protocol.AskResult:
         argv = tuple(protocol.bytes_from_text(part) for part in (message.command, *message.args))
+        approvals = self._services.approvals
         try:
+            approvals.desk.charge_inquiry(self._capsule.name, approvals.now())
             shape = await asyncio.to_thread(
                 ask_shape, message, argv, self._capsule, self._config, self._services.hidden
             )
@@ -351,53 +329,15 @@ class Session:
         self._services.approvals.finish(entry, state, code.value)
 
     async def _end_broken(self, error: PeerProtocolError) -> None:
-        await self._note_refusal(DenialCode.BAD_REQUEST, str(error))
+        await self._trail.refused(DenialCode.BAD_REQUEST, str(error))
         self._connection.send(Error(DenialCode.BAD_REQUEST.value, str(error)))
 
     async def _deny(self, refusal: Refusal) -> None:
-        await self._note_refusal(refusal.code, str(refusal))
-        self._connection.send(ExecDenied(refusal.code.value, str(refusal), refusal.hint))
-
-    async def _note_refusal(self, code: DenialCode, reason: str) -> None:
-        """Put a refusal on record; a record that fails has nothing left to stop here."""
-        try:
-            if self._request_id:
-                await self._services.audit.record(
-                    "refused", **self._facts(), code=code.value, reason=reason
-                )
-            else:
-                await self._services.audit.record_refusal(
-                    asyncio.get_running_loop().time(),
-                    capsule=self._capsule.name,
-                    code=code.value,
-                    reason=reason,
-                )
-        except Refusal:
-            _log.error("a refusal (%s) is not on record", code.value)
-
-    async def _record_decided(
-        self, entry: Entry, by: str, bindings: tuple[str, ...]
-    ) -> None:
-        """Durable before any source is asked, when a credential is to be delivered."""
-        await self._services.audit.record(
-            "decided",
-            flush=bool(bindings),
-            **self._facts(),
-            by=by,
-            outcome="approved",
-            bindings=list(bindings),
-            shown=entry.digest,
-            reason=self._why,
+        await self._trail.refused(refusal.code, str(refusal))
+        exit_code = refusal.exit_code if isinstance(refusal, SpawnFailed) else EXIT_NOT_RUN
+        self._connection.send(
+            ExecDenied(refusal.code.value, str(refusal), refusal.hint, exit_code)
         )
-
-    def _facts(self) -> dict[str, Any]:
-        """What every line of this request's record carries."""
-        return {
-            "id": self._request_id,
-            "capsule": self._capsule.name,
-            "pid_of_caller": self._caller.pid,
-            **argv_fields(self._argv),
-        }
 
 
 def _today() -> datetime:

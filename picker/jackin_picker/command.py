@@ -16,7 +16,7 @@ from jackin_broker.display import show
 from jackin_broker.operator_protocol import RequestView
 from jackin_broker.protocol import Text
 
-from .text import CAREFUL, PLAIN, QUIET, STRONG, fitted, is_whole, number, own, row
+from .text import CAREFUL, PLAIN, QUIET, STRONG, fitted, is_cut_in, number, own, row
 
 # Longer texts are not read at a glance; the same number in every size of terminal.
 GLANCE_CHARS: Final = 400
@@ -26,10 +26,22 @@ GLANCE_ITEMS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """The lines, and whether every item is there, whole and as it is."""
+    """The lines; `is_cut`: the text of an item among them is clipped."""
 
     lines: tuple[Content, ...]
-    is_whole: bool
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Legibility:
+    """Whether the command can be taken in at a glance, in a terminal of any size."""
+
+    is_literal: bool
+    is_short: bool
+
+    @property
+    def is_clear(self) -> bool:
+        return self.is_literal and self.is_short
 
 
 def items_of(view: RequestView) -> tuple[Text, ...]:
@@ -37,12 +49,14 @@ def items_of(view: RequestView) -> tuple[Text, ...]:
     return (view.command, *view.args)
 
 
-def needs_reading(view: RequestView) -> bool:
-    """Whether the command holds something escaped or misleading, or more than a glance takes in."""
-    if len(view.args) > GLANCE_ITEMS:
-        return True
-    texts = (*items_of(view), view.cwd, view.binary_path)
-    return any(not show(text, limit=GLANCE_CHARS).is_plain for text in texts)
+def legibility_of(view: RequestView) -> Legibility:
+    """Of everything that says what would run, and where."""
+    texts = (*items_of(view)[:GLANCE_ITEMS], view.cwd, view.binary_path)
+    shown = [show(text, limit=GLANCE_CHARS) for text in texts]
+    return Legibility(
+        is_literal=not any(each.escaped or each.lookalike for each in shown),
+        is_short=not any(each.clipped for each in shown) and len(view.args) < GLANCE_ITEMS,
+    )
 
 
 def command_lines(view: RequestView, width: int, height: int) -> CommandLines:
@@ -53,17 +67,17 @@ def command_lines(view: RequestView, width: int, height: int) -> CommandLines:
     shown_count = len(items) if len(items) <= height else height - 1
     spare = height - shown_count if shown_count == len(items) else 0
     lines: list[Content] = []
-    is_all = shown_count == len(items)
+    is_cut = False
     for index, item in enumerate(items[:shown_count]):
         style = STRONG if index == 0 else PLAIN
         folded = fitted(item, room, 1 + spare, style)
         spare -= len(folded) - 1
-        is_all = is_all and is_whole(item, room, len(folded))
+        is_cut = is_cut or is_cut_in(item, room, len(folded))
         lines += _item(index, index_width, folded)
     hidden_count = len(items) - shown_count
     if hidden_count:
         lines.append(_more(hidden_count, index_width))
-    return CommandLines(tuple(lines), is_all)
+    return CommandLines(tuple(lines), is_cut)
 
 
 def _item(index: int, index_width: int, folded: list[Content]) -> list[Content]:
@@ -73,10 +87,6 @@ def _item(index: int, index_width: int, folded: list[Content]) -> list[Content]:
 
 
 def _more(hidden_count: int, index_width: int) -> Content:
-    words = (
-        own(" more argument is not shown here")
-        if hidden_count == 1
-        else own(" more arguments are not shown here")
-    )
+    noun = own(" more argument", CAREFUL) if hidden_count == 1 else own(" more arguments", CAREFUL)
     mark = row(own("⋮", CAREFUL).right(index_width), own("  "))
-    return row(mark, number(hidden_count, CAREFUL), words.stylize(CAREFUL))
+    return row(mark, number(hidden_count, CAREFUL), noun, own(": v shows all", CAREFUL))

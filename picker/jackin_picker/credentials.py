@@ -93,10 +93,12 @@ def _title(
             literal(choices.filter, limit=width // 2),
         )
     parts = [number(len(choices.ticked), STRONG), own(" ticked", QUIET)]
-    seen = last - first
-    if seen < choices.total:
-        parts += [own("   ", QUIET), number(first + 1), own("-"), number(last), own(" of ", QUIET)]
-        parts += [number(choices.total), own(" shown", QUIET)]
+    matching = len(choices.rows)
+    if last - first < matching:
+        span = row(own("   "), number(first + 1), own("-"), number(last), own(" of ", QUIET))
+        parts += [span, number(matching)]
+    if matching < choices.total:
+        parts += [own("   "), number(choices.total - matching), own(" filtered out", QUIET)]
     return spread(left, row(*parts, own("  ")), width)
 
 

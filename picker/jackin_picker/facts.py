@@ -25,6 +25,7 @@ from .text import (
     literal,
     number,
     own,
+    process_id,
     row,
     size,
 )
@@ -33,6 +34,8 @@ from .text import (
 STDIN_GLIMPSE_MIN_CELLS: Final = 12
 # Enough to compare by eye; the reader shows all of it.
 DIGEST_SHOWN_CHARS: Final = 12
+# The broker's own words for a command that could do more than usual.
+CAREFUL_WORDS: Final = ("unconfined", "your own logins", "agent can read")
 # The kernel's own names of processes have at most 15.
 NAME_SHOWN_CHARS: Final = 24
 
@@ -52,7 +55,7 @@ def facts_of(view: RequestView, width: int, *, depth: int) -> list[Fact]:
         _folder(view, width, depth),
         *_files(view, width, depth),
         _stdin(view, width),
-        _place(view, width),
+        _place(view, width, depth),
         _caller(view, width),
     ]
     if view.reason:
@@ -120,23 +123,25 @@ def _stdin(view: RequestView, width: int) -> Fact:
     return Fact("stdin", (row(head, fitted(stdin.preview, room, 1)[0]),))
 
 
-def _place(view: RequestView, width: int) -> Fact:
+def _place(view: RequestView, width: int, depth: int) -> Fact:
     where = own("in the capsule") if view.target is Target.CAPSULE else own("on this host")
-    careful = any(word in view.confinement for word in ("unconfined", "logins"))
-    if view.tty is None:
-        terminal = own("  no terminal", QUIET)
-    else:
-        terminal = row(
-            own("  terminal ", QUIET),
-            number(view.tty.cols, QUIET),
-            own("×", QUIET),
-            number(view.tty.rows, QUIET),
+    lines = [where]
+    if view.confinement:
+        careful = any(word in view.confinement for word in CAREFUL_WORDS)
+        head = row(where, own("  "))
+        how = fitted(
+            view.confinement, width - head.cell_length, depth, CAREFUL if careful else PLAIN
         )
-    room = width - where.cell_length - terminal.cell_length - 2
-    how = fitted(view.confinement, room, 1, CAREFUL if careful else PLAIN)[0]
-    if not view.confinement:
-        return Fact("runs", (row(where, terminal),))
-    return Fact("runs", (row(where, own("  "), how, terminal),))
+        indent = own("").truncate(head.cell_length, pad=True)
+        lines = [row(indent if turn else head, line) for turn, line in enumerate(how)]
+    return Fact("runs", tuple(_with_note(lines, _terminal(view), width)))
+
+
+def _terminal(view: RequestView) -> Content:
+    if view.tty is None:
+        return own("  no terminal", QUIET)
+    cols, rows = number(view.tty.cols, QUIET), number(view.tty.rows, QUIET)
+    return row(own("  terminal ", QUIET), cols, own("×", QUIET), rows)
 
 
 def _caller(view: RequestView, width: int) -> Fact:
@@ -147,7 +152,7 @@ def _caller(view: RequestView, width: int) -> Fact:
         parts += [
             literal(process.name, limit=NAME_SHOWN_CHARS),
             own(" "),
-            number(process.pid, QUIET),
+            process_id(process.pid, QUIET),
         ]
     if not parts:
         parts = [own("unknown", QUIET)]

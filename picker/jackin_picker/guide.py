@@ -26,16 +26,16 @@ _KEYS: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
     ("q", "leave; what waits goes on waiting, what runs goes on running"),
 )
 _TEXT: Final[tuple[LiteralString, ...]] = (
-    "A request is ready ● after 0.4 seconds without a key. Until then keys do nothing, so",
-    "that typing meant for another window cannot answer. Enter runs only after you ticked",
-    "something or moved to Run. A paste or the mouse alone never runs anything.",
+    "A request is ready ● after 0.4 seconds without a key. Until then no key acts, so",
+    "that typing meant for another window answers nothing. Enter runs only after you",
+    "ticked something or moved to Run. A paste or the mouse alone decides nothing.",
     "",
-    'What stands after "agent says" is the agent\'s claim. Everything else was found out',
-    "by the broker. One numbered line is one argument; │ continues it.",
+    'What stands after "agent says" is the agent\'s claim; the rest is what the',
+    "broker found. One numbered line is one argument, and │ continues it.",
     "",
     "A backslash marks what could not be shown as it is: \\n is a line break, \\x1b a",
     "control character, \\u{202e} an invisible or look-alike one, \\{40 spaces} a gap,",
-    "\\{120 more} cut text. A real backslash is shown twice.",
+    "\\{120 more} text that was cut. A real backslash is shown twice.",
 )
 
 
@@ -59,4 +59,4 @@ class GuideScreen(Screen[None], inherit_bindings=False):
         body = guide_lines()[: height - 2]
         body += [NOTHING] * (height - 2 - len(body))
         header = spread(own("  Keys", STRONG), NOTHING, width, BAR)
-        return [header, *body, key_line([(own("any key"), own("back"))], width, is_live=True)]
+        return [header, *body, key_line([(own("any key"), own("back"))], is_live=True)]

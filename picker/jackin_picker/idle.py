@@ -76,7 +76,7 @@ def idle_sheet(idle: Idle, width: int, height: int) -> list[Content]:
     room = height - 2
     lines = [*lines[:room], *[NOTHING] * (room - len(lines))]
     lines.append(row(own("  "), idle.note))
-    lines.append(key_line([(own("?"), own("help")), (own("q"), own("quit"))], width, is_live=True))
+    lines.append(key_line([(own("?"), own("help")), (own("q"), own("quit"))], is_live=True))
     return [flush(line, width) for line in lines][:height]
 
 

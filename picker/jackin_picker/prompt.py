@@ -16,7 +16,7 @@ from textual.content import Content
 from jackin_broker.operator_protocol import Decide, RequestView, view_digest
 
 from .choices import Choices, Place
-from .command import needs_reading
+from .command import legibility_of
 from .editor import LineEditor
 from .guard import Guard, Press
 from .sheet import Prompt
@@ -50,8 +50,8 @@ class OpenPrompt:
         self.note = note
         self.guard = Guard()
         self.is_decided = False
-        self._is_clear = not needs_reading(view)
-        self.choices = Choices(view.bindings, starts_on_command=not self._is_clear)
+        self._legibility = legibility_of(view)
+        self.choices = Choices(view.bindings, starts_on_command=not self._legibility.is_clear)
         self._filtering: LineEditor | None = None
         self._explaining: LineEditor | None = None
 
@@ -62,7 +62,7 @@ class OpenPrompt:
             choices=self.choices,
             waiting=waiting,
             expires_in_s=expires_in_s,
-            is_clear=self._is_clear,
+            legibility=self._legibility,
             is_armed=self.guard.is_armed,
             may_run=self.guard.may_run,
             note=self.note,

@@ -159,7 +159,7 @@ class ReaderScreen(Screen[None], inherit_bindings=False):
             (own("↑↓ PgUp PgDn Home End"), own("scroll")),
             (own("Esc"), own("back to the request")),
         ]
-        return [self._header(width, has_more), *body, key_line(keys, width, is_live=True)]
+        return [self._header(width, has_more), *body, key_line(keys, is_live=True)]
 
     def _header(self, width: int, has_more: bool) -> Content:
         left = row(own("  All of the request", STRONG), own("  nothing is decided here", QUIET))

@@ -17,7 +17,7 @@ from textual.content import Content
 from jackin_broker.operator_protocol import RequestView
 
 from .choices import Choices, Place
-from .command import command_lines
+from .command import Legibility, command_lines
 from .credentials import button_line, credential_lines
 from .editor import LineEditor
 from .facts import Fact, facts_of, notices_of
@@ -55,7 +55,12 @@ _LABEL_CELLS: Final = 12
 _MARGIN: Final = 2
 # The command's own share before anything else gets a second line.
 _COMMAND_LINES_MIN: Final = 4
+# With fewer credentials a filter only takes room among the keys; it works all the same.
+FILTER_LISTED_FROM: Final = 5
 _DEPTHS: Final = (4, 3, 2, 1)
+
+
+CLEAR: Final = Legibility(is_literal=True, is_short=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +75,13 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All that the sheet depends on. `is_clear`: the command can be read at a glance."""
+    """All that the sheet depends on."""
 
     view: RequestView
     choices: Choices
     waiting: int
     expires_in_s: float
-    is_clear: bool = True
+    legibility: Legibility = CLEAR
     is_armed: bool = False
     may_run: bool = False
     note: Content = NOTHING
@@ -168,22 +173,21 @@ def _upper(prompt: Prompt, width: int, height: int) -> list[Content]:
 
 
 def _command(prompt: Prompt, width: int, height: int) -> list[Content]:
-    """The command, and a line that says so where it cannot be read at a glance."""
-    view = prompt.view
-    command = command_lines(view, width, height if prompt.is_clear else height - 1)
-    if prompt.is_clear and not command.is_whole:
-        command = command_lines(view, width, height - 1)
+    """The command, and a line that says so where it is not what it seems."""
+    command = command_lines(prompt.view, width, height)
+    warning = NOTHING
+    if not prompt.legibility.is_literal:
+        warning = own("! escapes mark what is not plain text: look twice, v shows all", CAREFUL)
+    elif command.is_cut:
+        warning = own("! cut above: v shows all", CAREFUL)
+    if warning:
+        command = command_lines(prompt.view, width, height - 1)
     here = prompt.choices.place is Place.COMMAND
     mark = own("› ", CURSOR) if here else own("  ")
     label = own("command", CURSOR if here else LABEL).truncate(_LABEL_CELLS + 1, pad=True)
     indent = own("").truncate(_MARGIN + _LABEL_CELLS + 1, pad=True)
     lines = [row(indent if turn else row(mark, label), x) for turn, x in enumerate(command.lines)]
-    if not (prompt.is_clear and command.is_whole):
-        lines.append(row(indent, own("! ", CAREFUL), own(_WHY_READ, CAREFUL)))
-    return lines
-
-
-_WHY_READ: Final = "escaped, look-alike or cut text above: v shows all of it"
+    return [*lines, row(indent, warning)] if warning else lines
 
 
 def _labelled(facts: list[Fact]) -> list[Content]:
@@ -236,18 +240,25 @@ def _with_what(choices: Choices) -> Content:
 
 def _keys(prompt: Prompt, width: int) -> Content:
     if prompt.explaining is not None:
-        pairs = [(own("Enter"), own("send the denial")), (own("Esc"), own("back"))]
-    elif prompt.filtering is not None:
-        pairs = [(own("Enter"), own("keep the filter")), (own("Esc"), own("drop it"))]
-    else:
-        ticks = [(own("Space"), own("tick")), (own("↑↓"), own("move")), (own("/"), own("filter"))]
-        pairs = [
-            *(ticks if prompt.choices.total else ticks[1:2]),
-            (own("Enter"), own("run")),
-            (own("Esc"), own("deny")),
-            (own("d"), own("deny why")),
-            (own("v"), own("view all")),
-            (own("?"), own("help")),
-            (own("q"), own("quit")),
-        ]
-    return key_line(pairs, width, is_live=prompt.is_armed)
+        return key_line(
+            [(own("Enter"), own("send the denial")), (own("Esc"), own("back"))], is_live=True
+        )
+    if prompt.filtering is not None:
+        return key_line(
+            [(own("Enter"), own("keep the filter")), (own("Esc"), own("drop it"))], is_live=True
+        )
+    has_rows, is_long = prompt.choices.total > 0, prompt.choices.total > FILTER_LISTED_FROM
+    pairs = [
+        *([(own("Space"), own("tick"))] if has_rows else []),
+        (own("↑↓"), own("move")),
+        *([(own("/"), own("filter"))] if is_long else []),
+        (own("Enter"), own("run")),
+        (own("Esc"), own("deny")),
+        (own("d"), own("say why")),
+        (own("v"), own("read all")),
+        (own("?"), own("help")),
+        (own("q"), own("quit")),
+    ]
+    while (line := key_line(pairs, is_live=prompt.is_armed)).cell_length > width:
+        pairs.pop(1)
+    return line

@@ -48,6 +48,11 @@ def number(value: int, style: LiteralString = PLAIN) -> Content:
     return _styled(f"{value:,}", style)
 
 
+def process_id(pid: int, style: LiteralString = PLAIN) -> Content:
+    """A number that is a name: no commas."""
+    return _styled(str(pid), style)
+
+
 def clock(seconds: float, style: LiteralString = PLAIN) -> Content:
     """`4:58`; a time that has passed is `0:00`."""
     whole = max(0, int(seconds + 0.5))
@@ -94,10 +99,10 @@ def fitted(
         limit = max(0, min(limit - 1, limit - (len(folded) - lines) * width // 2))
 
 
-def is_whole(text: Text | bytes, width: int, lines: int) -> bool:
-    """Whether `fitted` shows all of it, and nothing in it had to be escaped."""
+def is_cut_in(text: Text | bytes, width: int, lines: int) -> bool:
+    """Whether `fitted` leaves something of the text out."""
     shown = show(text, limit=width * lines)
-    return shown.is_plain and len(Content(shown.text).fold(width)) <= lines
+    return shown.clipped > 0 or len(Content(shown.text).fold(width)) > lines
 
 
 def typed(editor: LineEditor, width: int) -> Content:
@@ -109,14 +114,14 @@ def typed(editor: LineEditor, width: int) -> Content:
     return line if line.cell_length <= width else line[-width:]
 
 
-def key_line(pairs: list[tuple[Content, Content]], width: int, *, is_live: bool) -> Content:
+def key_line(pairs: list[tuple[Content, Content]], *, is_live: bool) -> Content:
     """Keys and what they do; quiet while they do nothing."""
     gap = own("  ")
     parts: list[Content] = []
     for key, what in pairs:
         mark = key.stylize(KEY) if is_live else key.stylize(QUIET)
         parts += [gap, mark, own(" "), what.stylize(QUIET)]
-    return row(*parts).truncate(width)
+    return row(*parts)
 
 
 def row(*parts: Content) -> Content:

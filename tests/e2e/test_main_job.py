@@ -150,7 +150,9 @@ def operator(stage: Stage) -> Iterator[Picker]:
     """A picker, attached, with an empty desk before and after."""
     (stage.project / PROOF_FILE).unlink(missing_ok=True)
     with picker(stage.broker) as attached:
-        wait_until(lambda: stage.broker.ask("status")["operators"] == 1, "the picker attaches")
+        attached.wait_until(
+            lambda: stage.broker.ask("status")["operators"] == 1, "the picker attaches"
+        )
         yield attached
     for waiting in stage.broker.requests():
         stage.broker.run("decide", waiting["id"], "--deny")

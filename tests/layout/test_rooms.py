@@ -111,7 +111,9 @@ def has_unions(module: Module) -> bool:
             *(arg.annotation for arg in ast.walk(function.args) if isinstance(arg, ast.arg)),
         )
     ]
-    places += [node.annotation for node in ast.walk(module.tree) if isinstance(node, ast.AnnAssign)]
+    classes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+    bodies = [module.tree.body, *(one.body for one in classes)]
+    places += [n.annotation for body in bodies for n in body if isinstance(n, ast.AnnAssign)]
     return any(isinstance(node, ast.BitOr) for place in places if place for node in ast.walk(place))
 
 

@@ -23,10 +23,14 @@ ROOMS: Final = {
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, by its full name, and the line that imports it."""
+    """One imported module, by its full name, and the line that imports it.
+
+    `is_for_types`: only a type checker sees it, under `if TYPE_CHECKING:`.
+    """
 
     name: str
     line: int
+    is_for_types: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,14 @@ class Module:
 
         `from a import b` counts as `a.b` where that is a module of ours, else as `a`.
         """
+        for_types = _under_type_checking(self.tree)
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from (Import(alias.name, node.lineno) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                base = self._absolute(node)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                base = f"{self._absolute(node)}." if isinstance(node, ast.ImportFrom) else ""
                 for alias in node.names:
-                    full = f"{base}.{alias.name}"
-                    yield Import(full if _is_ours(full) else base, node.lineno)
+                    full = f"{base}{alias.name}"
+                    name = full if not base or _is_ours(full) else base[:-1]
+                    yield Import(name, node.lineno, node in for_types)
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Every function and method, nested ones too."""
@@ -91,6 +95,16 @@ def _read(path: Path, root: Path) -> Module:
     if parts[-1] == "__init__":
         parts.pop()
     return Module(path, ".".join(parts), ast.parse(path.read_text(encoding="utf-8"), str(path)))
+
+
+def _under_type_checking(tree: ast.Module) -> set[ast.AST]:
+    return {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
 
 
 def _is_ours(name: str) -> bool:

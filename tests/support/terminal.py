@@ -120,6 +120,12 @@ class Terminal:
 
         self._read_until(is_gone, f"{pattern!r} leaves the screen", limit_s)
 
+    def wait_until(
+        self, claim: Callable[[], bool], what: str, *, limit_s: float = SCREEN_LIMIT_S
+    ) -> None:
+        """Read until `claim()` holds; a program whose output nobody reads would stand still."""
+        self._read_until(claim, what, limit_s)
+
     def wait_changed(self, before: str, *, limit_s: float = SCREEN_LIMIT_S) -> None:
         """Read until the screen is no longer what it was."""
         self._read_until(lambda: self.text != before, "the screen changes", limit_s)

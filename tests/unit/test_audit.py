@@ -10,7 +10,17 @@ import signal
 from pathlib import Path
 
 import pytest
-from jackin_broker.audit import CHAIN_START, REPEAT_WINDOW_S, Audit, Damage, argv_fields, read, verify
+
+from jackin_broker.audit import (
+    CHAIN_START,
+    REFUSAL_BURST,
+    REPEAT_WINDOW_S,
+    Audit,
+    Damage,
+    argv_fields,
+    read,
+    verify,
+)
 from jackin_broker.errors import ConfigError, DenialCode, Refusal
 
 
@@ -152,14 +162,32 @@ def test_a_refusal_that_repeats_is_counted_not_repeated(tmp_path: Path) -> None:
     async def go() -> None:
         audit = Audit(path)
         for second in range(50):
-            await audit.record_refusal(float(second), capsule="web", code="peer_refused")
-        await audit.record_refusal(REPEAT_WINDOW_S, capsule="web", code="peer_refused")
+            await audit.record_refusal(float(second), "web", ("peer_refused",), code="peer_refused")
+        await audit.record_refusal(REPEAT_WINDOW_S, "web", ("peer_refused",), code="peer_refused")
         audit.close()
 
     asyncio.run(go())
     lines = [line.fields for line in read(path)]
     assert len(lines) == 2
     assert lines[1]["repeated"] == 49
+
+
+def test_refusals_that_differ_each_time_cannot_fill_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def go() -> None:
+        audit = Audit(path)
+        for number in range(10_000):
+            await audit.record_refusal(0.0, "web", (str(number),), code="not_allowed")
+        await audit.record_refusal(1.0, "web", ("last",), code="not_allowed")
+        await audit.record_refusal(1.0, "other", ("x",), code="not_allowed")
+        audit.close()
+
+    asyncio.run(go())
+    lines = [line.fields for line in read(path)]
+    assert len(lines) == REFUSAL_BURST + 2
+    assert lines[-2]["left_out"] == 10_000 - REFUSAL_BURST
+    assert lines[-1]["capsule"] == "other"
 
 
 def test_arguments_are_clipped_with_a_digest_of_all_of_them() -> None:

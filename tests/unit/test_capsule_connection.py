@@ -1,4 +1,4 @@
-"""The broker's end of a capsule's connection, over a real socket: pacing, breakage, the last word."""
+"""The broker's end of a capsule's connection, over a real socket: pacing, breakage, the end."""
 
 from __future__ import annotations
 

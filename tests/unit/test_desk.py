@@ -6,6 +6,7 @@ import itertools
 
 import msgspec
 import pytest
+
 from jackin_broker.desk import (
     OPERATOR_GRACE_S,
     TRANSITIONS,
@@ -30,7 +31,9 @@ from jackin_broker.protocol import StdinKind, Target
 LIMITS = DeskLimits(approve_s=300, waiting_per_capsule=32, ask_burst=40, ask_per_s=1)
 
 
-def view_of(desk: Desk, *, capsule: str = "web", args: tuple[str, ...] = ("pr", "list")) -> RequestView:
+def view_of(
+    desk: Desk, *, capsule: str = "web", args: tuple[str, ...] = ("pr", "list")
+) -> RequestView:
     return RequestView(
         id=desk.new_id(),
         capsule=capsule,

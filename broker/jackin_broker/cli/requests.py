@@ -13,8 +13,8 @@ from typing import Final
 import click
 import msgspec
 
-from .. import paths
 from .. import operator_protocol as op
+from .. import paths
 from ..display import show
 from ..errors import DenialCode, JackinError, Refusal
 from ..operator_client import OperatorClient, ask_broker
@@ -25,7 +25,9 @@ _ARGUMENT_MAX_CHARS: Final = 200
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="A list of objects; with --follow one a line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A list of objects; with --follow one a line."
+)
 @click.option("--follow", is_flag=True, help="Go on: print every change. Counts as an operator.")
 def requests(as_json: bool, follow: bool) -> None:
     """List the requests that wait or run."""
@@ -46,9 +48,7 @@ def requests(as_json: bool, follow: bool) -> None:
 async def _follow(socket_path: str, as_json: bool) -> None:
     client = await OperatorClient.connect(socket_path)
     try:
-        attached = await client.call(
-            op.Attach(0, op.OPERATOR_PROTOCOL_VERSION, client="follow")
-        )
+        attached = await client.call(op.Attach(0, op.OPERATOR_PROTOCOL_VERSION, client="follow"))
         assert isinstance(attached, op.Attached)
         for view in attached.requests:
             _print_change(view, as_json)
@@ -71,9 +71,7 @@ def _print_change(view: op.RequestView, as_json: bool) -> None:
 @click.option("--with", "names", default="", metavar="NAME,…", help="The bindings to deliver.")
 @click.option("--reason", default="", help="What the agent is told of a denial.")
 @click.option("--json", "as_json", is_flag=True)
-def decide(
-    request_id: str, approve: bool | None, names: str, reason: str, as_json: bool
-) -> None:
+def decide(request_id: str, approve: bool | None, names: str, reason: str, as_json: bool) -> None:
     """Answer the request ID (or the beginning of one) without the picker."""
     if approve is None:
         raise click.UsageError("say --approve or --deny")
@@ -87,9 +85,7 @@ def decide(
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(reply)))
     if not reply.accepted:
-        raise JackinError(
-            f"not decided: {reply.reason}", hint="look again: jackin-broker requests"
-        )
+        raise JackinError(f"not decided: {reply.reason}", hint="look again: jackin-broker requests")
     if not as_json:
         click.echo(f"{'approved' if approve else 'denied'} {view.id}")
 

@@ -37,6 +37,7 @@ LINGER_S: Final = 2.5
 END_LIMIT_S: Final = 10.0
 CAPSULE: Final = "demo"
 BINDING: Final = "DEMO_TOKEN"
+_PROGRAM: Final = (sys.executable, "-m", "jackin_broker")
 
 _AGENT: Final = f"""
 echo '$ printenv {BINDING}'
@@ -83,7 +84,7 @@ def try_(at_once: bool) -> int:
         environ = _private_environment(root)
         _furnish(environ, runtime)
         stack.enter_context(_broker(environ))
-        transcript = _play(environ, runtime, root / "transcript")
+        transcript = _play(environ, root / "transcript")
         record = _record(environ)
     _epilogue(transcript, record)
     return 0
@@ -98,7 +99,7 @@ def _runtime() -> str:
 @contextmanager
 def _directory() -> Generator[Path]:
     """A directory of our own, with a path so short that sockets fit; removed at the end."""
-    root = Path(tempfile.mkdtemp(prefix="jackin-try-", dir="/tmp"))  # noqa: S108 - made 0700
+    root = Path(tempfile.mkdtemp(prefix="jackin-try-", dir="/tmp"))
     former = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
     }
@@ -133,7 +134,9 @@ def _furnish(environ: Mapping[str, str], runtime: str) -> None:
 
     here = paths.resolve(environ)
     ensure_private_dir(here.config_dir)
-    confine = "" if runtime == "bwrap" else f"\n[capsules.{CAPSULE}.binaries.printenv]\nconfine = false\n"
+    confine = (
+        "" if runtime == "bwrap" else f"\n[capsules.{CAPSULE}.binaries.printenv]\nconfine = false\n"
+    )
     text = f"""schema = 1
 
 [broker]
@@ -167,7 +170,7 @@ def _broker(environ: Mapping[str, str]) -> Generator[None]:
     vault.set("jackin-try", BINDING, "demo-" + secrets.token_urlsafe(24))
     vault.lock()
     child = subprocess.Popen(
-        [sys.executable, "-m", "jackin_broker", "serve"],
+        [*_PROGRAM, "serve"],
         env=dict(environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -199,13 +202,12 @@ def _wait_for_broker(child: subprocess.Popen[bytes], here: paths.Paths) -> None:
             return
 
 
-def _play(environ: Mapping[str, str], runtime: str, transcript: Path) -> str:
+def _play(environ: Mapping[str, str], transcript: Path) -> str:
     """Run the agent behind the picker; what the agent saw."""
     here = paths.resolve(environ)
     with transcript.open("wb") as sink:
         agent = subprocess.Popen(
-            [sys.executable, "-m", "jackin_broker", "launch", "--runtime", runtime]
-            + ["--name", CAPSULE, "--", "sh", "-c", _AGENT],
+            [*_PROGRAM, "launch", "--quiet", "--name", CAPSULE, "--", "sh", "-c", _AGENT],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -253,8 +255,14 @@ def _record(environ: Mapping[str, str]) -> list[str]:
     for line in audit.read(paths.resolve(environ).audit_file):
         fields = line.fields
         if "argv" in fields or fields.get("event") == "refused":
-            words = (f"{key}={fields[key]}" for key in ("by", "bindings", "code", "exit_code", "redacted") if fields.get(key) not in (None, "", []))
-            lines.append(f"{str(fields.get('at'))[11:19]}  {fields.get('event')!s:<8} {'  '.join(words)}")
+            words = (
+                f"{key}={fields[key]}"
+                for key in ("by", "bindings", "code", "exit_code", "redacted")
+                if fields.get(key) not in (None, "", [])
+            )
+            lines.append(
+                f"{str(fields.get('at'))[11:19]}  {fields.get('event')!s:<8} {'  '.join(words)}"
+            )
     return lines
 
 

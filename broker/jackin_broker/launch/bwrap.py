@@ -16,6 +16,7 @@ from typing import Final
 from ..config.model import CapsuleKind, Mount
 from ..errors import ConfigError
 from ..paths import CAPSULE_BIN_DIR, CAPSULE_RUN_DIR
+from ..trust import blocked_at
 from .base import Launcher, Plan, Prepared, become, require, system_interpreter
 
 HOME: Final = "/home/agent"
@@ -64,6 +65,8 @@ _NAMESPACES: Final = (
     "--unshare-uts",
     "--unshare-cgroup-try",
 )
+# A file system in memory each, gone with the capsule.
+_FRESH: Final = ((HOME, "0700"), ("/tmp", "1777"), ("/var/tmp", "1777"), ("/run", "0755"))  # noqa: S108 - the capsule's own
 # Where the kernel's own limit on a host name is. Source: sethostname(2).
 _HOST_NAME_MAX: Final = 64
 
@@ -81,7 +84,7 @@ class BubblewrapLauncher(Launcher):
         return system_interpreter()
 
     def prepare(self, plan: Plan) -> Prepared:
-        _check_mounts(plan.mounts)
+        _check_mounts(plan)
         info_reader, info_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         users, groups = _accounts(plan.uid)
@@ -99,6 +102,7 @@ class BubblewrapLauncher(Launcher):
             *("--ro-bind-data", str(handed[3]), "/etc/group"),
             *_own_places(),
             *_project(plan.mounts),
+            *_directory("/jackin"),
             *("--ro-bind", plan.run_dir, CAPSULE_RUN_DIR),
             *("--ro-bind", plan.bin_dir, CAPSULE_BIN_DIR),
             *("--remount-ro", "/", "--chdir", plan.cwd or HOME, "--"),
@@ -122,15 +126,20 @@ def _system() -> list[str]:
             words += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    words += ["--ro-bind-try", "/opt", "/opt"]
+    words += ["--ro-bind-try", "/opt", "/opt", *_directory("/etc")]
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     return words
 
 
+def _directory(path: str) -> list[str]:
+    """One that is there for every uid; bubblewrap would make it 0700."""
+    return ["--perms", "0755", "--dir", path]
+
+
 def _own_places() -> list[str]:
-    words = ["--proc", "/proc", "--dev", "/dev"]
-    for mode, path in (("0700", HOME), ("1777", "/tmp"), ("1777", "/var/tmp"), ("0755", "/run")):  # noqa: S108 - the capsule's own, a fresh tmpfs each
+    words = ["--proc", "/proc", "--dev", "/dev", *_directory("/home"), *_directory("/var")]
+    for path, mode in _FRESH:
         words += ["--perms", mode, "--tmpfs", path]
     return words
 
@@ -173,10 +182,17 @@ def _held(content: bytes) -> int:
     return fd
 
 
-def _check_mounts(mounts: tuple[Mount, ...]) -> None:
-    for mount in mounts:
-        if not Path(mount.host).exists():
-            raise ConfigError(f"{mount.host}: to be mounted at {mount.capsule}, does not exist")
+def _check_mounts(plan: Plan) -> None:
+    for mount in plan.mounts:
+        host = Path(mount.host)
+        if not host.exists():
+            raise ConfigError(f"{host}: to be mounted at {mount.capsule}, does not exist")
+        blocked = blocked_at(host, plan.uid) if plan.uid != os.geteuid() else None
+        if blocked is not None:
+            raise ConfigError(
+                f"{blocked}: uid {plan.uid} of the capsule cannot pass through it to {host}",
+                hint=f"let it, as with chmod o+x {blocked}, or keep the project elsewhere",
+            )
 
 
 def _host_name(name: str) -> str:

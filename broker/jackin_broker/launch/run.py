@@ -124,10 +124,16 @@ class _Launch:
             if self._terminal is not None:
                 self._terminal.close_inner()
             self._prepared.close_child_fds()
-            if self._await_init(record) and self._terminal is not None:
+            has_started = self._await_init(record)
+            if has_started and self._terminal is not None:
                 self._terminal.enter_raw()
             self._relay_until_end(watch)
             returned = child.wait()
+            if not has_started:
+                raise JackinError(
+                    f"{os.path.basename(self._prepared.argv[0])} could not start the capsule",
+                    hint="what it printed above says why",
+                )
         finally:
             self._end_now()
             if self._terminal is not None:

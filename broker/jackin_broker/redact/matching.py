@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from jackin_broker.redact.budget import SHALLOW_BYTES
 from jackin_broker.redact.needles import Needle, NeedleSet
-from jackin_broker.redact.projection import View, canonical, without_escapes
+from jackin_broker.redact.projection import IGNORABLE, View, canonical, without_escapes
 from jackin_broker.redact.values import MIN_NEEDLE_BYTES
 
 # The owner of what an earlier marker stands for.
@@ -150,9 +150,12 @@ def unions(spans: Iterable[Span], cover: int) -> list[Span]:
 
 def _goes_on(view: View, start: int, head: bytes, needle: Needle) -> bool:
     """True if more bytes could make this an occurrence, or a longer one."""
-    if len(head) == len(needle.text) and not needle.trail:
+    is_whole = len(head) == len(needle.text)
+    if is_whole and not needle.trail:
         return False
     if not needle.exact:
         return True
     seen = without_escapes(view.raw[start:]).upper()
+    if is_whole:
+        return seen.rstrip(IGNORABLE) in needle.exact
     return any(exact.startswith(seen) for exact in needle.exact)

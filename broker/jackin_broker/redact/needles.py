@@ -17,7 +17,7 @@ from typing import Final
 from jackin_broker.bindings import Redact
 from jackin_broker.redact.forms import Form, forms_of, fragments_of
 from jackin_broker.redact.marker import choose_markers
-from jackin_broker.redact.projection import canonical, project, without_escapes
+from jackin_broker.redact.projection import IGNORABLE, canonical, project, without_escapes
 from jackin_broker.redact.search import Searcher
 from jackin_broker.redact.values import MIN_NEEDLE_BYTES, pieces_of, refusal_of
 
@@ -121,7 +121,8 @@ def _register(table: dict[bytes, Needle], form: Form, owner: int) -> None:
     text = project(form.text)
     if len(text) < MIN_NEEDLE_BYTES:
         return
-    exact = () if len(text) >= MIN_LOOSE_BYTES else (without_escapes(form.text).upper(),)
+    spelled = without_escapes(form.text).strip(IGNORABLE).upper()
+    exact = () if len(text) >= MIN_LOOSE_BYTES else (spelled,)
     public = len(project(form.text[: form.public]))
     for spelling in {text, canonical(text)}:
         known = table.get(spelling)

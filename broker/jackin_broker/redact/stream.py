@@ -89,8 +89,11 @@ class Redactor:
         A held head of a needle is masked if it is long: the end of the stream cut it off.
         """
         matching = Matching(self._set, self._held, self._context)
-        out = self._let_go(self._held, len(self._held), matching.spans() + matching.cut_off())
-        self._suspect(matching.begun(), 0)
+        spans = matching.spans()
+        whole = unions(spans, self._cover)
+        begun = [head for head in matching.begun() if not _is_within(head.start, whole)]
+        out = self._let_go(self._held, len(self._held), spans + matching.cut_off())
+        self._suspect(begun, 0)
         self._count(self._suspects.items())
         self._suspects = {}
         return out
@@ -114,7 +117,7 @@ class Redactor:
         """raw[:limit] with markers; the rest is held."""
         out: list[bytes] = []
         end = 0
-        masked = [union for union in unions(spans, self._cover) if union.start < limit]
+        masked = [u for u in unions(spans, self._cover) if u.start < limit or u.owner == NOBODY]
         for union in masked:
             out.append(raw[max(end, self._done) : union.start])
             if union.owner != NOBODY:
@@ -149,7 +152,7 @@ class Redactor:
         for (at, name), depth in self._suspects.items():
             if at >= limit:
                 waiting[at - limit, name] = depth
-            elif not any(union.start <= at < union.end for union in masked):
+            elif not _is_within(at, masked):
                 gone.append(((at, name), depth))
         self._suspects = waiting
         self._count(gone)
@@ -168,3 +171,7 @@ def redact_all(needles: NeedleSet, data: bytes) -> bytes:
     """`data` as a whole stream of its own, redacted."""
     redactor = Redactor(needles)
     return redactor.feed(data) + redactor.finish()
+
+
+def _is_within(at: int, spans: Iterable[Span]) -> bool:
+    return any(span.start <= at < span.end for span in spans)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import sys
 from collections.abc import Sequence
@@ -63,7 +64,9 @@ class Warden:
     @property
     def is_usable(self) -> bool:
         """Whether it can be asked: alive, and of this loop."""
-        return not self._ended.done() and self._loop is asyncio.get_running_loop()
+        if self._ended.done() or self._loop is not asyncio.get_running_loop():
+            return False
+        return not _has_ended(self._pidfd)
 
     async def fork(self, descriptors: Sequence[int]) -> Forked:
         """The new leader (or bubblewrap); the descriptors stay the caller's to close.
@@ -103,9 +106,10 @@ class Warden:
             await self._ended
 
     def abandon(self) -> None:
-        """Let it go without its loop, which is closed already."""
-        self._channel.close()
-        os.close(self._pidfd)
+        """Let one go that is not usable; a loop that still runs sees to the rest itself."""
+        if not self._ended.done() and self._loop.is_closed():
+            self._channel.close()
+            os.close(self._pidfd)
 
     async def _send(self, words: bytes, descriptors: Sequence[int]) -> None:
         while True:
@@ -151,6 +155,12 @@ class Warden:
             os.waitpid(self._pid, 0)
         self._close_channel()
         self._ended.set_result(None)
+
+
+def _has_ended(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def _start_process(theirs: socket.socket) -> int:

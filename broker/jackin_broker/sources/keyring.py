@@ -63,7 +63,7 @@ class KeyringReader(SourceReader[KeyringSource]):
     ) -> None:
         self._kind = str.__str__(kind)  # an enum of the configuration is a text too
         self._vault = vault
-        self._env = _helper_env(environ, hidden)
+        self._env = helper_env(environ, hidden)
         self._pools: dict[str, HelperPool] = {}
         self._chosen: ChosenKeyring | None = None
         self._choosing = asyncio.Lock()
@@ -132,6 +132,7 @@ class KeyringReader(SourceReader[KeyringSource]):
         answer = await self._ask_helper("secret-service", Probe(), lookup)
         if isinstance(answer, Did) and answer.yes:
             return ChosenKeyring("secret-service", "chosen by auto")
+        await self.close()
         return ChosenKeyring(VAULT, "no Secret Service on the session bus")
 
     async def _ask(self, request: Get | Set | Delete, lookup: Lookup) -> Found | Did:
@@ -192,7 +193,7 @@ def _from_vault(vault: Vault, request: Get | Set | Delete) -> Found | Did:
     return backends.answer(VaultKeyring(vault), request)
 
 
-def _helper_env(environ: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
+def helper_env(environ: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
     """What a helper's environment holds; the session bus also where only its socket is known."""
     names = (name for name in _HELPER_VARIABLES if name in environ and name not in hidden)
     env = {name: environ[name] for name in names}

@@ -1,0 +1,100 @@
+"""One request's lines in the record: asked, decided, started, ended, or refused.
+
+It refuses to know what the record is made of. Every line carries who asked and what; none
+carries a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from .audit import Audit, argv_fields
+from .errors import DenialCode, Refusal
+from .peer import Caller
+
+_log = logging.getLogger(__name__)
+
+
+class Trail:
+    """The record as one session writes it."""
+
+    def __init__(self, audit: Audit, capsule: str, caller: Caller) -> None:
+        self._audit = audit
+        self._capsule = capsule
+        self._caller = caller
+        self._request_id = ""
+        self._argv: tuple[bytes, ...] = ()
+        self._was_asked = False
+
+    def begin(self, request_id: str, argv: tuple[bytes, ...]) -> None:
+        """From now on lines are about this request."""
+        self._request_id, self._argv = request_id, argv
+
+    async def asked(self, cwd: str, want: tuple[str, ...]) -> None:
+        """The operator is about to be asked.
+
+        Raises: Refusal(AUDIT_FAILED).
+        """
+        self._was_asked = True
+        await self._audit.record("asked", **self._facts(), cwd=cwd, want=list(want))
+
+    async def decided(self, by: str, bindings: tuple[str, ...], shown: str, why: str) -> None:
+        """It may run; on the disk before any source is asked, when something is to be delivered.
+
+        Raises: Refusal(AUDIT_FAILED).
+        """
+        self._was_asked = True
+        await self._audit.record(
+            "decided",
+            flush=bool(bindings),
+            **self._facts(),
+            by=by,
+            outcome="approved",
+            bindings=list(bindings),
+            shown=shown,
+            reason=why,
+        )
+
+    async def started(self, pid: int, binary: str) -> None:
+        """It runs.
+
+        Raises: Refusal(AUDIT_FAILED).
+        """
+        await self._audit.record("started", **self._facts(), pid=pid, binary=binary)
+
+    async def ended(self, **how: Any) -> None:
+        """It ended; a record that fails now is logged, there is nothing left to stop."""
+        try:
+            await self._audit.record("ended", **self._facts(), **how)
+        except Refusal:
+            _log.exception("the end of %s is not on record", self._request_id)
+
+    async def refused(self, code: DenialCode, reason: str) -> None:
+        """Nothing was run; a record that fails has nothing left to stop.
+
+        What an operator was asked about is written each time, the rest is counted.
+        """
+        try:
+            if self._was_asked:
+                await self._audit.record("refused", **self._facts(), code=code.value, reason=reason)
+            else:
+                fields = self._facts()
+                del fields["capsule"]
+                await self._audit.record_refusal(
+                    asyncio.get_running_loop().time(),
+                    self._capsule,
+                    (code.value, reason, str(fields.get("argv_sha256"))),
+                    **fields,
+                    code=code.value,
+                    reason=reason,
+                )
+        except Refusal:
+            _log.error("a refusal (%s) is not on record", code.value)
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"capsule": self._capsule, "pid_of_caller": self._caller.pid}
+        if self._request_id:
+            facts |= {"id": self._request_id, **argv_fields(self._argv)}
+        return facts
