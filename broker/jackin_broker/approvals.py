@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from .desk import Decision, Desk, Entry
+from .desk import OPERATOR_GRACE_S, Decision, Desk, Entry
 from .errors import DenialCode, Refusal
 from .operator_protocol import FINAL_STATES, RequestState, RequestView
 
@@ -30,6 +30,7 @@ class Approvals:
         self._answers: dict[str, asyncio.Future[Entry]] = {}
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._unattended: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
         """The loop's monotonic seconds."""
@@ -44,11 +45,7 @@ class Approvals:
         """
         now = self.now()
         if not self.wait_without_operator and not self.desk.has_operator(now):
-            raise Refusal(
-                DenialCode.NO_OPERATOR,
-                "no operator is attached to answer",
-                hint=_NO_OPERATOR_HINT,
-            )
+            raise _no_operator()
         self.desk.charge(view.capsule, now)
         entry = self.desk.submit(view, now)
         self._answers[entry.id] = self._loop.create_future()
@@ -66,8 +63,8 @@ class Approvals:
     async def answer(self, entry: Entry) -> Decision:
         """The operator's approval.
 
-        Raises: Refusal(OPERATOR_DENIED, EXPIRED, BROKER_STOPPING); asyncio.CancelledError
-        leaves the request cancelled.
+        Raises: Refusal(OPERATOR_DENIED, EXPIRED, NO_OPERATOR, BROKER_STOPPING);
+        asyncio.CancelledError leaves the request cancelled.
         """
         future = self._answers[entry.id]
         try:
@@ -85,6 +82,9 @@ class Approvals:
                 f"nobody answered within {self.desk.limits.approve_s:g} seconds",
                 hint="ask again when the operator is there",
             )
+        if entry.state is RequestState.DENIED and entry.decision is None:
+            self._end(entry, DenialCode.NO_OPERATOR.value)
+            raise _no_operator()
         if entry.state is RequestState.DENIED or entry.decision is None:
             self._end(entry, DenialCode.OPERATOR_DENIED.value)
             reason = entry.decision.reason if entry.decision else ""
@@ -141,11 +141,15 @@ class Approvals:
         self._listeners.append(listener)
         if counts:
             self.desk.attach()
+            if self._unattended is not None:
+                self._unattended.cancel()
 
         def leave() -> None:
             self._listeners.remove(listener)
             if counts:
                 self.desk.detach(self.now())
+                if self.desk.operators == 0:
+                    self._unattended = self._loop.call_later(OPERATOR_GRACE_S, self._abandon)
 
         return leave
 
@@ -153,6 +157,14 @@ class Approvals:
         view = self.desk.view_of(entry, self.now())
         for listener in list(self._listeners):
             listener(view)
+
+    def _abandon(self) -> None:
+        """Nobody came back: what waits is denied, unless it may wait without an operator."""
+        if self.wait_without_operator:
+            return
+        for entry in self.desk.waiting():
+            self.desk.move(entry, RequestState.DENIED)
+        self._wake()
 
     # --- expiry -------------------------------------------------------------------------
 
@@ -178,3 +190,9 @@ class Approvals:
                     future.cancel()
                 else:
                     future.set_result(entry)
+
+
+def _no_operator() -> Refusal:
+    return Refusal(
+        DenialCode.NO_OPERATOR, "no operator is attached to answer", hint=_NO_OPERATOR_HINT
+    )

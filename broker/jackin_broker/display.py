@@ -42,6 +42,9 @@ SPACES_SHOWN_MAX: Final = 8
 # the neighbouring lines.
 MARKS_SHOWN_MAX: Final = 2
 
+# A piece of a long line: made in less than a millisecond whatever it holds.
+PIECE_CHARS: Final = 4096
+
 _SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
 # Words are looked at whole, because what gives a foreign letter away is its neighbours; a word
 # of over 256 characters is looked at in pieces.
@@ -93,17 +96,20 @@ def show(text: Text | bytes, *, limit: int | None = None) -> Shown:
     return _Writer(source, is_bytes=not isinstance(text, str), limit=limit).write()
 
 
-def show_lines(text: Text | bytes, *, limit: int | None = None) -> Iterator[Shown]:
-    r"""Each line of `text` by itself, for a view that shows a whole script.
+def show_lines(text: Text | bytes) -> Iterator[Shown]:
+    r"""Each line of `text` by itself, all of it, for a view that shows a whole script.
 
-    The `\n` stays visible at the end of each line but the last.
+    Shape: the `\n` stays visible at the end of each line; a very long line comes in pieces.
     """
-    rest = _decoded(text)
+    whole = _decoded(text)
     is_bytes = not isinstance(text, str)
-    while rest:
-        end = rest.find("\n") + 1 or len(rest)
-        yield _Writer(rest[:end], is_bytes=is_bytes, limit=limit).write()
-        rest = rest[end:]
+    start = 0
+    if not whole:
+        yield show("")
+    while start < len(whole):
+        end = whole.find("\n", start, start + PIECE_CHARS) + 1 or start + PIECE_CHARS
+        yield _Writer(whole[start:end], is_bytes=is_bytes, limit=None).write()
+        start = end
 
 
 def show_name(text: Text | bytes) -> str:
@@ -170,8 +176,7 @@ class _Writer:
         suspects = suspicious_letters(word)
         for index, char in enumerate(word):
             if char in suspects:
-                written = self._put(_code_point(char), is_mark=True)
-                self._lookalike |= written
+                written = self._put_lookalike(char)
             elif is_invisible(char):
                 written = self._escape(char)
             else:
@@ -183,14 +188,13 @@ class _Writer:
     def _one(self, char: str, position: int) -> int:
         if char == "\\":
             return int(self._put(r"\\", is_mark=True))
+        if is_invisible(char):
+            return int(self._escape(char))
         if _is_mark(char) and not self._has_base(position):
             return int(self._put_escape(_code_point(char)))
         if is_lookalike_sign(char) or self._is_false_option(position):
-            if not self._put(_code_point(char), is_mark=True):
-                return 0
-            self._lookalike = True
-            return 1
-        return int(self._escape(char))
+            return int(self._put_lookalike(char))
+        return int(self._put(char))
 
     def _is_false_option(self, position: int) -> bool:
         """Whether a dash of prose begins a word there, where an option's hyphen would."""
@@ -226,14 +230,17 @@ class _Writer:
         return count
 
     def _escape(self, char: str) -> bool:
-        if not is_invisible(char):
-            return self._put(char)
         if char in _SHORT:
             return self._put_escape(_SHORT[char])
         code = ord(char)
         if self._is_bytes and 0xDC80 <= code <= 0xDCFF:
             return self._put_escape(f"\\x{code - 0xDC00:02x}")
         return self._put_escape(f"\\x{code:02x}" if code < 0x80 else _code_point(char))
+
+    def _put_lookalike(self, char: str) -> bool:
+        written = self._put(_code_point(char), is_mark=True)
+        self._lookalike |= written
+        return written
 
     def _put_escape(self, piece: str) -> bool:
         written = self._put(piece, is_mark=True)

@@ -8,6 +8,7 @@ refused from its header alone; no frame is ever empty; after an error the decode
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -65,10 +66,14 @@ def data_frames(stream: Stream, data: bytes) -> list[bytes]:
 
 
 class FrameDecoder:
-    """Feed it what arrives, in any pieces; it returns the frames that became whole."""
+    """Feed it what arrives, in any pieces; it returns the frames that became whole.
 
-    def __init__(self, *, max_message_bytes: int) -> None:
+    `streams` are the ones that this peer may send: stdin from a capsule, none from an operator.
+    """
+
+    def __init__(self, *, max_message_bytes: int, streams: Iterable[Stream] = Stream) -> None:
         self._max_message_bytes = max_message_bytes
+        self._streams = frozenset(streams)
         self._buffer = bytearray()
         self._broken = False
 
@@ -118,7 +123,7 @@ class FrameDecoder:
                 raise PeerProtocolError(
                     f"a message of {size} bytes is over the limit of {self._max_message_bytes}"
                 )
-        elif first > Stream.STDERR:
+        elif first not in self._streams:
             raise PeerProtocolError(f"a frame begins with the unknown byte {first:#04x}")
         elif size > DATA_FRAME_MAX_BYTES:
             raise PeerProtocolError(

@@ -179,6 +179,8 @@ def _sync_links(dest: Path, names: Iterable[str]) -> None:
         link = dest / name
         if link.is_symlink() and os.readlink(link) == SHIM_NAME:
             continue
+        if os.path.lexists(link):
+            raise ConfigError(f"{link}: is in the way of a program's link", hint="move it away")
         draft = dest / f".{name}.new"
         draft.unlink(missing_ok=True)
         draft.symlink_to(SHIM_NAME)

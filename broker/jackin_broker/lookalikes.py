@@ -31,6 +31,8 @@ _BLANK_RANGES: Final = (
 # Strokes and rings that are drawn over the letter before them and change what it is.
 _OVERLAY_RANGES: Final = ((0x0334, 0x0338), (0x20D0, 0x20FF))
 
+_FIRST_BLANK: Final = "\u0334"
+
 # Letters of other scripts that a reader takes for an ASCII letter or digit.
 _TWINS: Final = frozenset(
     "АВЕЅІЈКМНОРСТУХԌԚԜҮӀ"
@@ -54,7 +56,6 @@ _SIGNS: Final = frozenset(
 _COMPATIBLE_WAYS: Final = ("<font>", "<wide>", "<narrow>", "<compat>")
 
 
-@lru_cache(maxsize=4096)
 def is_invisible(char: str) -> bool:
     """Whether the character must not reach a screen as it is.
 
@@ -63,7 +64,7 @@ def is_invisible(char: str) -> bool:
     category = unicodedata.category(char)
     if category in _INVISIBLE_CATEGORIES or (category == "Zs" and char != " "):
         return True
-    return _within(char, _BLANK_RANGES) or _within(char, _OVERLAY_RANGES)
+    return char >= _FIRST_BLANK and (_within(char, _BLANK_RANGES) or _within(char, _OVERLAY_RANGES))
 
 
 @lru_cache(maxsize=4096)

@@ -45,18 +45,24 @@ def _read_private(path: str, variable: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise _refused(variable, path, f"cannot be read: {error.strerror}") from error
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise _refused(variable, path, "is not a regular file")
-        if status.st_uid not in (0, os.geteuid()):
-            raise _refused(variable, path, "belongs to another uid", hint="use a file of your own")
-        if stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refused(variable, path, "can be read by others", hint=f"chmod 600 {path}")
-        content = file.read(PASSPHRASE_MAX_BYTES + 1)
+    try:
+        _check_file(path, os.fstat(fd), variable)
+        with open(fd, "rb", closefd=False) as file:
+            content = file.read(PASSPHRASE_MAX_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(content) > PASSPHRASE_MAX_BYTES:
         raise _refused(variable, path, f"is over {PASSPHRASE_MAX_BYTES} bytes")
     return content
+
+
+def _check_file(path: str, status: os.stat_result, variable: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(variable, path, "is not a regular file")
+    if status.st_uid not in (0, os.geteuid()):
+        raise _refused(variable, path, "belongs to another uid", hint="use a file of your own")
+    if stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise _refused(variable, path, "can be read by others", hint=f"chmod 600 {path}")
 
 
 def _refused(variable: str, path: str, how: str, *, hint: str = "") -> ConfigError:

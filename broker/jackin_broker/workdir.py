@@ -221,7 +221,7 @@ def _shown(path: bytes) -> str:
     if not path:
         return "(empty)"
     text = ascii(os.fsdecode(path))
-    return text if len(text) <= _SHOWN_MAX_CHARS else text[:_SHOWN_MAX_CHARS] + "…'"
+    return text if len(text) <= _SHOWN_MAX_CHARS else text[:_SHOWN_MAX_CHARS] + "...'"
 
 
 def _mounts_hint(capsule: MappedCapsule) -> str:

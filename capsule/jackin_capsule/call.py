@@ -49,7 +49,7 @@ class Call:
         self.sock: socket.socket | None = None
         self.stdin: Stdin | None = None  # while there may be more of it
         self.out = bytearray()
-        self.urgent: list[bytes] = []  # from signal handlers, until `out` takes them
+        self.missed: list[int] = []  # signals that came during a flush
         self.is_flushing = self.is_started = False
         self.credit = 0  # bytes of stdin that the broker will take
         self.interrupts = 0  # passed on since the broker last said anything
@@ -68,7 +68,9 @@ class Call:
 
     def on_signal(self, number: int, _frame: object) -> None:
         """Runs between any two steps, and inside a blocked write."""
-        if number == signal.SIGTSTP:
+        if self.is_flushing:
+            self.missed.append(number)
+        elif number == signal.SIGTSTP:
             self.stop()
         elif not self.is_started:
             self.leave(EXIT_SIGNAL_BASE + number, cancels=True)
@@ -80,7 +82,7 @@ class Call:
             self.pass_on(number)
 
     def pass_on(self, number: int) -> None:
-        self.urgent.append(message("Signal", number=number))
+        self.out += message("Signal", number=number)
         self.flush()
 
     def stop(self) -> None:
@@ -102,20 +104,18 @@ class Call:
             self.leave(EXIT_SIGNAL_BASE + signal.SIGINT, cancels=True)
 
     def leave(self, status: int, cancels: bool = False) -> "NoReturn":
-        """The end of this process. Where no Cancel fits in, closing says the same."""
-        if cancels and not self.is_flushing:
-            self.urgent.append(message("Cancel"))
+        """The end of this process. Where no Cancel gets through, closing says the same."""
+        if cancels:
+            self.out += message("Cancel")
             self.flush()
         end_process(status & 0xFF)
 
     def flush(self) -> None:
-        """Send what the broker takes now; a handler that comes meanwhile only queues."""
-        if self.is_flushing or self.sock is None:
+        """Send what the broker takes now; signals that come meanwhile have their turn after."""
+        if self.sock is None:
             return
         self.is_flushing = True
-        while self.urgent or self.out:
-            if self.urgent:
-                self.out += self.urgent.pop(0)
+        while self.out:
             try:
                 sent = self.sock.send(self.out)
             except BlockingIOError:
@@ -126,6 +126,8 @@ class Call:
             else:
                 del self.out[:sent]
         self.is_flushing = False
+        while self.missed:
+            self.on_signal(self.missed.pop(0), None)
 
     def run(self, sock: "socket.socket") -> "NoReturn":
         """Until the result, which ends this process."""
@@ -136,7 +138,10 @@ class Call:
             poller = select.poll()
             poller.register(self.wakeup, select.POLLIN)
             poller.register(sock, select.POLLIN | (select.POLLOUT if self.out else 0))
-            if self.reads_stdin():
+            if self.stdin is not None and self.may_send_stdin(self.stdin):
+                if self.stdin.held:
+                    self.send_stdin(self.stdin)
+                    continue
                 poller.register(0, select.POLLIN)
             ready = [fd for fd, _ in poller.poll(self.patience_ms())]
             if self.wakeup in ready:
@@ -162,10 +167,9 @@ class Call:
             wait = BACKGROUND_LOOK_S if wait is None else min(wait, BACKGROUND_LOOK_S)
         return None if wait is None else max(0, wait * 1000 + 1)
 
-    def reads_stdin(self) -> bool:
-        """Whether stdin may go out now: started, with credit, and nothing else in the queue."""
-        has_room = self.is_started and self.credit > 0 and not self.out
-        return has_room and self.stdin is not None and self.stdin.is_ours
+    def may_send_stdin(self, stdin: "Stdin") -> bool:
+        """Started, with credit, and nothing else in the queue."""
+        return self.is_started and self.credit > 0 and not self.out and stdin.is_ours
 
     def send_stdin(self, stdin: "Stdin") -> None:
         piece = stdin.take(self.credit)
@@ -224,8 +228,6 @@ class Call:
     def write(self, stream: int, piece: memoryview) -> None:
         """Pass output on. It may block: signals still get through (PEP 475)."""
         while piece:
-            if self.urgent:
-                self.flush()
             try:
                 piece = piece[posix.write(stream, piece) :]
             except BlockingIOError:  # somebody who shares the descriptor made it so

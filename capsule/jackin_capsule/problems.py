@@ -101,11 +101,12 @@ def report(line: str, hint: str, program: str = PROGRAM) -> None:
 
 
 def denied(message: "Message", is_started: bool = False) -> Fault:
-    """The fault in an ExecDenied or Error."""
+    """The fault in an ExecDenied or Error; an Error may come later, too."""
     code = str(message.get("code", "internal_error"))
     reason = str(message.get("reason", "")) or "the broker gave no reason"
     hint = str(message.get("hint", "")) or HINTS.get(code, _OTHER_HINT)
-    return Fault(f"{reason} ({code})", hint, EXIT_ENDED if is_started else EXIT_NOT_RUN)
+    status = EXIT_NOT_FOUND if message.get("exit_code") == EXIT_NOT_FOUND else EXIT_NOT_RUN
+    return Fault(f"{reason} ({code})", hint, EXIT_ENDED if is_started else status)
 
 
 def unreachable(path: bytes, error: OSError) -> Fault:

@@ -133,7 +133,8 @@ def decode(body: bytes) -> "Message":
 
             check_surrogates(text)
         found, end = scan(text, 0)
-    except (ValueError, StopIteration, RecursionError) as error:
+    except (ValueError, StopIteration, RecursionError, SystemError) as error:
+        # SystemError: what C's scanner of 3.10 and 3.11 says while json.decoder is not loaded.
         raise broken("a message is not JSON") from error
     if text[end:].strip(" \t\r\n") or not isinstance(found, dict):
         raise broken("a message is not one JSON object")
@@ -230,6 +231,7 @@ def connect() -> "socket.socket":
     except OSError as error:
         from .problems import unreachable
 
+        sock.close()
         raise unreachable(path, error) from error
     sock.setblocking(False)
     return sock

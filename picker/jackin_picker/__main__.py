@@ -1,5 +1,7 @@
 """`python -m jackin_picker`: how `jackin-broker` opens the picker, under its own interpreter."""
 
+import sys
+
 from .main import main
 
-main()
+sys.exit(main())

@@ -26,16 +26,16 @@ _KEYS: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
     ("q", "leave; what waits goes on waiting, what runs goes on running"),
 )
 _TEXT: Final[tuple[LiteralString, ...]] = (
-    "A request is ready ● after 0.4 seconds without a key. Until then no key acts, so",
-    "that typing meant for another window answers nothing. Enter runs only after you",
-    "ticked something or moved to Run. A paste or the mouse alone decides nothing.",
+    "A request is ready ● after 0.4 seconds without a key. Until then no key acts,",
+    "so that typing meant for another window answers nothing. Enter runs only after",
+    "you ticked something or moved to Run. A paste or the mouse alone never decides.",
     "",
-    'What stands after "agent says" is the agent\'s claim; the rest is what the',
+    "What stands after \"agent says\" is the agent's claim; the rest is what the",
     "broker found. One numbered line is one argument, and │ continues it.",
     "",
-    "A backslash marks what could not be shown as it is: \\n is a line break, \\x1b a",
-    "control character, \\u{202e} an invisible or look-alike one, \\{40 spaces} a gap,",
-    "\\{120 more} text that was cut. A real backslash is shown twice.",
+    "A backslash marks what could not be shown as it is: \\n is a line break,",
+    "\\x1b a control character, \\u{202e} an invisible or a look-alike one,",
+    "\\{40 spaces} a gap, \\{120 more} text that was cut. A real one is doubled.",
 )
 
 

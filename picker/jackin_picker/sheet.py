@@ -254,8 +254,8 @@ def _keys(prompt: Prompt, width: int) -> Content:
         *([(own("/"), own("filter"))] if is_long else []),
         (own("Enter"), own("run")),
         (own("Esc"), own("deny")),
-        (own("d"), own("say why")),
-        (own("v"), own("read all")),
+        (own("d"), own("why")),
+        (own("v"), own("all")),
         (own("?"), own("help")),
         (own("q"), own("quit")),
     ]

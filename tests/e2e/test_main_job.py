@@ -138,9 +138,10 @@ def stage() -> Iterator[Stage]:
         yield Stage(served, agent, keyring, database, remote, project, binaries, uid)
 
 
-def write_proof(binaries: Path) -> None:
+def write_proof(binaries: Path, *, more: str = "") -> None:
+    """Put `proof` in place as an installer does: a new file, moved over the old one."""
     fresh = binaries / "proof.new"
-    fresh.write_text(PROOF)
+    fresh.write_text(PROOF + more)
     fresh.chmod(0o755)
     fresh.rename(binaries / "proof")
 
@@ -164,8 +165,9 @@ def query(stage: Stage, *more: str) -> list[str]:
     return ["psql", *rest, *more]
 
 
-def assert_denied(ended: Ended, code: str) -> None:
-    """One error line with the code, one hint line, and the status that says nothing was run."""
+def assert_denied(stage: Stage, ended: Ended, code: str) -> None:
+    """Nothing ran: one error line with the code, one hint line, status 126, and it is on record."""
+    assert not stage.has_run
     lines = ended.stderr.decode().splitlines()
     errors = [line for line in lines if line.startswith("jackin-exec: error: ")]
     hints = [line for line in lines if line.startswith("jackin-exec: hint: ")]
@@ -174,6 +176,8 @@ def assert_denied(ended: Ended, code: str) -> None:
     assert f"({code})" in errors[0]
     assert len(hints) == 1
     assert ended.stdout == b""
+    if code != "audit_failed":
+        assert stage.broker.audit()[-1]["code"] == code
 
 
 # --- it works -----------------------------------------------------------------------------
@@ -264,8 +268,11 @@ def test_while_it_runs_the_value_is_in_the_command_and_nowhere_else(
     wait_until(lambda: bool(holders_of(value)), "the command has the value")
     holders = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in holders_of(value)}
     assert "psql" in holders
-    assert places_of(value, host_command_lines()) == []
-    assert places_of(value, stage.agent.look()) == []
+    argvs, seen = host_command_lines(), stage.agent.look()
+    assert places_of("pg_sleep", argvs)
+    assert places_of("pg_sleep", seen), "the agent sees its own call"
+    assert places_of(value, argvs) == []
+    assert places_of(value, seen) == []
     assert call.wait().status == 0
     assert holders_of(value) == set()
 
@@ -281,9 +288,12 @@ def test_afterwards_no_output_log_record_or_visible_file_has_it(
         assert ended.status == 0, ended.stderr
         for value in stage.values:
             assert value.encode() not in ended.stdout + ended.stderr
+    seen, kept = stage.agent.look(), operator_files(stage)
+    assert places_of("cloned over HTTP", seen)
+    assert places_of("GIT_PASSWORD", kept)
     for value in stage.values:
-        assert places_of(value, stage.agent.look()) == []
-        assert places_of(value, operator_files(stage)) == []
+        assert places_of(value, seen) == []
+        assert places_of(value, kept) == []
         assert value.encode() not in operator.written
     assert "PGPASSWORD" in stage.broker.audit_file.read_text()
     assert stage.broker.run("audit", "verify").returncode == 0
@@ -296,8 +306,7 @@ def test_escape_denies(stage: Stage, operator: Picker) -> None:
     call = stage.ask("proof")
     operator.wait_ready("proof")
     operator.press("escape")
-    assert_denied(call.wait(), "operator_denied")
-    assert not stage.has_run
+    assert_denied(stage, call.wait(), "operator_denied")
 
 
 def test_an_unanswered_request_expires(stage: Stage, operator: Picker) -> None:
@@ -305,8 +314,7 @@ def test_an_unanswered_request_expires(stage: Stage, operator: Picker) -> None:
     try:
         call = stage.ask("proof")
         operator.wait_for("proof")
-        assert_denied(call.wait(), "expired")
-        assert not stage.has_run
+        assert_denied(stage, call.wait(), "expired")
     finally:
         stage.configure()
 
@@ -317,8 +325,7 @@ def test_a_killed_picker_approves_nothing(stage: Stage, operator: Picker) -> Non
         call = stage.ask("proof")
         operator.wait_ready("proof")
         os.kill(operator.pid, signal.SIGKILL)
-        assert_denied(call.wait(NO_OPERATOR_LIMIT_S), "no_operator")
-        assert not stage.has_run
+        assert_denied(stage, call.wait(NO_OPERATOR_LIMIT_S), "no_operator")
     finally:
         stage.configure()
 
@@ -337,8 +344,7 @@ def test_a_killed_caller_closes_the_prompt(stage: Stage, operator: Picker) -> No
 def test_a_source_without_the_value_runs_nothing(stage: Stage, operator: Picker) -> None:
     call = stage.ask("proof")
     operator.approve("proof", "ABSENT_KEY")
-    assert_denied(call.wait(), "source_failed")
-    assert not stage.has_run
+    assert_denied(stage, call.wait(), "source_failed")
 
 
 def test_a_locked_keyring_runs_nothing_and_hangs_nothing(stage: Stage, operator: Picker) -> None:
@@ -346,8 +352,7 @@ def test_a_locked_keyring_runs_nothing_and_hangs_nothing(stage: Stage, operator:
     try:
         call = stage.ask("proof")
         operator.approve("proof", "PGPASSWORD")
-        assert_denied(call.wait(), "source_locked")
-        assert not stage.has_run
+        assert_denied(stage, call.wait(), "source_locked")
     finally:
         stage.keyring.unlock()
 
@@ -359,8 +364,7 @@ def test_a_record_that_cannot_be_written_runs_nothing(stage: Stage, operator: Pi
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         operator.approve("proof")
-        assert_denied(call.wait(), "audit_failed")
-        assert not stage.has_run
+        assert_denied(stage, call.wait(), "audit_failed")
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
     assert stage.broker.run("audit", "verify").returncode == 0
@@ -371,10 +375,9 @@ def test_a_binary_that_is_swapped_while_the_operator_reads_runs_nothing(
 ) -> None:
     call = stage.ask("proof")
     operator.wait_ready("proof")
-    write_proof(stage.binaries)
+    write_proof(stage.binaries, more="echo and something else\n")
     operator.approve("proof")
-    assert_denied(call.wait(), "changed_since_approval")
-    assert not stage.has_run
+    assert_denied(stage, call.wait(), "changed_since_approval")
     stage.configure()
 
 

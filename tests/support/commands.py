@@ -18,7 +18,7 @@ from jackin_broker.protocol import StdinKind
 from jackin_broker.runner import host
 from jackin_broker.runner.confine import UNCONFINED, Confinement, confinement
 from jackin_broker.runner.running import Running
-from jackin_broker.runner.spec import Ended, RunSpec
+from jackin_broker.runner.spec import DRAIN_S, GRACE_S, Ended, RunSpec
 from jackin_broker.workdir import WorkDir
 
 # A command of these tests takes milliseconds; only a hang takes longer.
@@ -37,6 +37,7 @@ class Sink:
         self.sizes = {Stream.STDOUT: 0, Stream.STDERR: 0}
         self.ended: list[Stream] = []
         self.consumed = 0
+        self.exit_code: int | None = None
         self._keep = keep
         self._news = asyncio.Event()
 
@@ -112,9 +113,7 @@ def confined(
     workdir: WorkDir, config: BinaryConfig | None = None, hidden: tuple[str, ...] = ()
 ) -> Confinement:
     """How a command with this configuration is confined; the defaults without one."""
-    return confinement(
-        config or BinaryConfig(), workdir, hidden, binary="tool", capsule="web"
-    )
+    return confinement(config or BinaryConfig(), workdir, hidden, binary="tool", capsule="web")
 
 
 async def start(
@@ -125,11 +124,14 @@ async def start(
     how: Confinement = UNCONFINED,
     stdin: StdinKind = StdinKind.NONE,
     env: dict[bytes, bytes] | None = None,
-    **limits: float,
+    run_s: float = 0,
+    grace_s: float = GRACE_S,
+    drain_s: float = DRAIN_S,
 ) -> Running:
-    """Start `argv[0]`, an absolute path, with `argv` as its arguments."""
+    """Start `argv[0]`, an absolute path, with `argv` as its arguments; `workdir` stays open."""
     words = tuple(os.fsencode(word) for word in argv)
-    with workdir or workdir_at(Path("/")) as cwd:
+    with workdir_at(Path("/")) as root:
+        cwd = workdir or root
         spec = RunSpec(
             executable=os.fsdecode(words[0]),
             argv=words,
@@ -137,7 +139,9 @@ async def start(
             env=PATH if env is None else env,
             confinement=how,
             stdin=stdin,
-            **limits,
+            run_s=run_s,
+            grace_s=grace_s,
+            drain_s=drain_s,
         )
         return await host.start(spec, sink)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from .real import END_GRACE_S, require_bwrap, require_program, wait_until
 
+_ROOT: Final = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
 _OUTER: Final = ["--unshare-user", "--unshare-pid", "--die-with-parent", "--as-pid-1"]
 # Its children end with it: it is the namespace's first process.
 _SHELL: Final = "sleep 60 & read -r _; exit 0"
@@ -52,6 +53,12 @@ class InNamespace:
         wait_until(is_there, "the nested namespace has its first process")
         return found[0]
 
+    def go(self) -> None:
+        """Let the first process start what it was given."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
     def end(self) -> None:
         """End init, and with it the namespace."""
         with contextlib.suppress(ProcessLookupError):
@@ -83,15 +90,18 @@ def descendants_of(pid: int) -> list[int]:
 
 @contextmanager
 def in_namespace(
-    *, nested: bool = False, prefix: Sequence[str] = ()
+    *, nested: bool = False, runs: str = "", prefix: Sequence[str] = ()
 ) -> Generator[InNamespace]:
-    """A running namespace; with `nested` one more inside it. `prefix` changes the uid."""
-    script = _SHELL
+    """A running namespace, with `nested` one more inside it.
+
+    `runs` is a shell command that its first process starts at `go`; `prefix` changes the uid.
+    """
+    script = f"sleep 60 & read -r _; {runs}; exit 0" if runs else _SHELL
     if nested:
         require_program("unshare", package="util-linux")
         script = "unshare -Urpf sleep 60 & read -r _; exit 0"
     reader, writer = os.pipe()
-    command = [*_OUTER, "--ro-bind", "/", "/", "--proc", "/proc", "--info-fd", str(writer)]
+    command = [*_OUTER, *_ROOT, "--info-fd", str(writer)]
     process = subprocess.Popen(
         [*prefix, require_bwrap(), *command, "sh", "-c", script],
         stdin=subprocess.PIPE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
@@ -103,6 +103,11 @@ class OperatorPlaybook:
         """These requests are on the desk now, new or changed."""
         for view in views:
             self._put(view)
+
+    def swap_silently(self, view: RequestView) -> None:
+        """The request changed, and no client has heard of it."""
+        with self._lock:
+            self._desk[view.id] = view
 
     def end(self, request_id: str, state: RequestState, **changes: object) -> None:
         """The request moved on."""
@@ -230,7 +235,7 @@ def _send(client: socket.socket, message: Reply | Push) -> None:
 
 
 @contextmanager
-def operator_playbook(folder: Path) -> Iterator[OperatorPlaybook]:
+def operator_playbook(folder: Path) -> Generator[OperatorPlaybook]:
     """A playbook's broker at `operator.sock` in a folder with a short path."""
     playbook = OperatorPlaybook(folder / "operator.sock")
     try:

@@ -8,6 +8,7 @@ in the plainest way. Slow on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from jackin_broker.redact.needles import Needle, NeedleSet
@@ -101,7 +102,14 @@ class Reference:
                 yield self._grown(seen, text, first, len(text), needle)
 
     def _is_one(
-        self, data: bytes, seen: list[Seen], first: int, stop: int, needle: Needle, *, is_whole: bool
+        self,
+        data: bytes,
+        seen: list[Seen],
+        first: int,
+        stop: int,
+        needle: Needle,
+        *,
+        is_whole: bool,
     ) -> bool:
         places = [s.at for s in seen[first:stop]] + ([] if is_whole else [len(data)])
         if not tight(places, 0 if is_whole else 1):
@@ -137,7 +145,7 @@ class Reference:
 
 def tight(places: list[int], virtual: int) -> bool:
     """No gap too wide, and not too much in all; `virtual` of the places hold no byte."""
-    gaps = [after - before - 1 for before, after in zip(places, places[1:], strict=False)]
+    gaps = [after - before - 1 for before, after in pairwise(places)]
     return all(gap <= MAX_GAP for gap in gaps) and sum(gaps) <= MAX_IGNORED
 
 

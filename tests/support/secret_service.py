@@ -8,6 +8,7 @@ Both daemons are ended by their process ids.
 from __future__ import annotations
 
 import importlib
+import json
 import secrets
 import subprocess
 import sys
@@ -50,6 +51,12 @@ import sys
 from keyring.backends.SecretService import Keyring
 Keyring().set_password(sys.argv[1], sys.argv[2], sys.stdin.read())
 """
+_READ: Final = """
+import json
+import sys
+from keyring.backends.SecretService import Keyring
+print(json.dumps(Keyring().get_password(sys.argv[1], sys.argv[2])))
+"""
 _SECRETS_NAME: Final = "org.freedesktop.secrets"
 _PROMPTER_NAME: Final = "org.gnome.keyring.SystemPrompter"
 
@@ -72,6 +79,12 @@ class SecretService:
         (folder / "home" / "data").mkdir(parents=True)
         (folder / "run").mkdir(mode=0o700)
 
+    @property
+    def pid(self) -> int:
+        """The daemon's process id."""
+        assert self._daemon is not None, "the daemon was stopped"
+        return self._daemon.pid
+
     def store(self, service: str, username: str, value: str) -> None:
         """Put a value into the keyring as any program of the operator's would."""
         done = subprocess.run(
@@ -82,6 +95,18 @@ class SecretService:
             timeout=START_LIMIT_S,
         )
         assert done.returncode == 0, done.stderr.decode(errors="replace")
+
+    def read(self, service: str, username: str) -> str | None:
+        """What the keyring holds, as any program of the operator's reads it."""
+        done = subprocess.run(
+            [sys.executable, "-c", _READ, service, username],
+            env=self.env,
+            capture_output=True,
+            timeout=START_LIMIT_S,
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        value: str | None = json.loads(done.stdout)
+        return value
 
     def unlock(self) -> None:
         """Run the daemon with its login collection open; made at the first time."""

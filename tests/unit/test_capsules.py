@@ -7,12 +7,12 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from support.namespaces import InNamespace, in_namespace
-from support.real import wait_until
 
 from jackin_broker.capsules import Capsule, CapsuleRegistry, record_init
 from jackin_broker.config import CapsuleConfig, CapsuleKind, Mount
 from jackin_broker.errors import ConfigError, DenialCode, Refusal
+from support.namespaces import InNamespace, in_namespace
+from support.real import wait_until
 
 OWN = os.geteuid()
 WEB = CapsuleConfig("web", CapsuleKind.BWRAP, (OWN,), mounts=(Mount("/app", "/srv/app"),))
@@ -136,8 +136,9 @@ def test_a_second_process_of_a_namespace_is_no_init(init: InNamespace) -> None:
 
 def test_the_first_process_of_a_nested_namespace_is_no_init() -> None:
     with in_namespace(nested=True) as outer:
+        pretender = outer.nested_init()
         with pytest.raises(Refusal, match="not the first of a namespace"):
-            record_init(outer.nested_init(), (OWN,))
+            record_init(pretender, (OWN,))
 
 
 def test_an_init_of_another_uid_is_refused(init: InNamespace) -> None:
@@ -164,5 +165,3 @@ def test_no_descriptor_is_left_behind_by_refusals(init: InNamespace) -> None:
         with pytest.raises(Refusal):
             record_init(pid, (uid,))
     assert len(os.listdir("/proc/self/fd")) == before
-
-

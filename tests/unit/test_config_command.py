@@ -117,7 +117,10 @@ def test_migrate_writes_whole_keeps_a_backup_and_is_then_up_to_date(
     ("text", "named"),
     [
         ('[sandbox]\nhost_binaries = []\nimage = "x"\n', "capsules.construct.image: unknown key"),
-        ("[sandbox]\nhost_binaries = []\n[capsules.a]\nkind = 'bwrap'\n", "capsules: stands beside"),
+        (
+            "[sandbox]\nhost_binaries = []\n[capsules.a]\nkind = 'bwrap'\n",
+            "capsules: stands beside",
+        ),
         ("[env\n", "not TOML: "),
         ("schema = 9\n", "schema: is 9"),
     ],

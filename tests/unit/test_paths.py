@@ -8,12 +8,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.real import require_root
 
 from jackin_broker import paths, trust
 from jackin_broker.doorways import close_doorway, listen_at, open_doorway
 from jackin_broker.errors import ConfigError
 from jackin_broker.paths import SOCKET_PATH_MAX_BYTES, Paths, resolve
+from support.real import require_root
 
 
 def _environ(home: Path, **more: str) -> dict[str, str]:
@@ -46,7 +46,10 @@ def test_without_xdg_directories_the_defaults_under_home_are_used(short_tmp: Pat
 def test_without_a_usable_runtime_directory_the_state_directory_serves(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths, "is_owned_directory", lambda path, uid: False)
+    def is_not_ours(_path: str, _uid: int) -> bool:
+        return False
+
+    monkeypatch.setattr(paths, "is_owned_directory", is_not_ours)
     found = resolve(_environ(short_tmp, XDG_RUNTIME_DIR=str(short_tmp)))
     assert found.private_dir == short_tmp / ".local/state/jackin-exec/run"
 

@@ -16,6 +16,7 @@ from jackin_broker.protocol import EndedBy
 from jackin_broker.runner.confine import UNCONFINED, Confinement
 from support import real
 from support.commands import Sink, confined, finish, run, shell, start, within, workdir_at
+from support.machine import is_running
 
 # Leaves the process group and the session, ignores what asks politely, tells its own pid.
 ESCAPER = (
@@ -40,19 +41,6 @@ def how(request: pytest.FixtureRequest, tmp_path: Path) -> Confinement:
         return confined(cwd)
 
 
-def is_running(marker: str) -> bool:
-    """Whether a process with this word among its arguments is left."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if marker.encode() in words:
-                return True
-    return False
-
-
 @pytest.mark.parametrize(
     ("script", "code", "number"),
     [
@@ -64,9 +52,7 @@ def is_running(marker: str) -> bool:
         ("kill -PIPE $$", 141, signal.SIGPIPE),
     ],
 )
-def test_statuses_are_exact(
-    how: Confinement, script: str, code: int, number: int | None
-) -> None:
+def test_statuses_are_exact(how: Confinement, script: str, code: int, number: int | None) -> None:
     """aws-vault 453, varlock 812: a failed child gave 0, a death by signal was lost."""
     ended = within(run(shell(script), how=how))
     by = EndedBy.EXIT if number is None else EndedBy.SIGNAL
@@ -210,7 +196,7 @@ def test_what_left_the_session_ends_with_the_command(how: Confinement) -> None:
 def test_what_left_the_session_ends_when_the_command_is_ended(how: Confinement) -> None:
     """The same while the command itself still runs."""
     marker = f"escaper-{os.getpid()}-{time.monotonic_ns()}"
-    script = f"{real.SYSTEM_PYTHON} -I -c \"$0\" {marker}; sleep 600"
+    script = f'{real.SYSTEM_PYTHON} -I -c "$0" {marker}; sleep 600'
 
     async def escape() -> None:
         sink = Sink()
@@ -231,7 +217,9 @@ def test_a_leader_that_is_killed_takes_its_tree_along(tmp_path: Path) -> None:
 
     async def kill_leader() -> tuple[int, EndedBy]:
         sink = Sink()
-        script = f"(sh -c 'echo up; exec sleep 600' {marker}) & sleep 0.2; kill -KILL $PPID; sleep 600"
+        script = (
+            f"(sh -c 'echo up; exec sleep 600' {marker}) & sleep 0.2; kill -KILL $PPID; sleep 600"
+        )
         running = await start([*shell(script), marker], sink)
         ended = await finish(running)
         return ended.exit_code, ended.ended_by
@@ -243,6 +231,7 @@ def test_a_leader_that_is_killed_takes_its_tree_along(tmp_path: Path) -> None:
 BROKER = """
 import asyncio, os, sys
 from pathlib import Path
+from support.machine import is_running
 from support.commands import Sink, start, confined, workdir_at, UNCONFINED
 async def main():
     sink = Sink()
@@ -263,7 +252,9 @@ def test_killing_the_broker_ends_the_tree_within_two_seconds(how: Confinement) -
     kind = "confined" if how.is_confined else "unconfined"
     argv = [sys.executable, "-c", BROKER, kind, real.SYSTEM_PYTHON, code, marker + "x"]
     root = Path(__file__).resolve().parents[1]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}) as broker:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}
+    ) as broker:
         assert real.first_line(broker) == "up"
         assert is_running(marker + "x")
         broker.kill()

@@ -16,7 +16,7 @@ from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.protocol import StdinKind
 from jackin_broker.runner import host
 from jackin_broker.runner.confine import UNCONFINED, Confinement
-from jackin_broker.runner.spec import NoSuchCommand, PrivateFile, RunSpec, SpawnFailed
+from jackin_broker.runner.spec import NoSuchCommand, RunSpec, SpawnFailed
 from support import real
 from support.commands import (
     PATH,
@@ -108,8 +108,7 @@ def test_descriptors_and_processes_do_not_leak(how: Confinement, short_tmp: Path
         for _ in range(10):
             await every_way()
         gc.collect()
-        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        return before, len(os.listdir("/proc/self/fd")), children
+        return before, len(os.listdir("/proc/self/fd")), own_children()
 
     async def every_way() -> None:
         await run(["/bin/cat"], how=how)
@@ -153,6 +152,10 @@ def test_a_cancelled_start_leaves_nothing(how: Confinement) -> None:
     assert after == before
 
 
+def own_children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
 def sleepers() -> int:
     found = 0
     for entry in Path("/proc").iterdir():
@@ -170,7 +173,7 @@ def test_a_warden_that_was_killed_is_replaced() -> None:
     async def replace() -> tuple[bytes, int]:
         sink = Sink()
         running = await start(shell("read x; echo $x"), sink, stdin=StdinKind.LIVE)
-        warden = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()[0]
+        warden = own_children()[0]
         pidfd = os.pidfd_open(int(warden))
         os.kill(int(warden), signal.SIGKILL)
         poller = select.poll()
@@ -201,7 +204,6 @@ def test_a_value_is_in_no_argument_repr_or_refusal(how: Confinement, short_tmp: 
                 {**PATH, b"VALUE": needle},
                 how,
                 StdinKind.LIVE,
-                files=(),
             )
             assert value not in repr(spec)
             running = await host.start(spec, sink)
@@ -231,9 +233,3 @@ def holders(needle: bytes) -> list[str]:
             except OSError:
                 continue
     return found
-
-
-def test_the_repr_of_a_private_file_shows_no_content() -> None:
-    """Any type that can hold a value has a repr without it."""
-    value = b"tok" + secrets.token_hex(8).encode()
-    assert value.decode() not in repr(PrivateFile(b"/run/jackin/x", value))

@@ -191,7 +191,9 @@ def test_arguments_and_environment_arrive_to_the_byte() -> None:
     """DESIGN §9: an array from the shim to execve; no shell, no decoding."""
     words = [b"", b" ", b"'\"$X`", b"a\nb", b"-n", b"\xff\xfe", b"\xc3\xa9"]
     sink = Sink()
-    code = "import os,sys; print([os.fsencode(a) for a in sys.argv[1:]], sorted(os.environb.items()))"
+    code = (
+        "import os,sys; print([os.fsencode(a) for a in sys.argv[1:]], sorted(os.environb.items()))"
+    )
     argv: list[str | bytes] = ["/usr/bin/python3", "-I", "-S", "-c", code, *words]
     within(run(argv, sink, env={b"A": b"\xff\n", b"B": b""}))
     words_seen, _, environment = sink.out.decode().strip().partition("] [")

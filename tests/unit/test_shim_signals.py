@@ -47,6 +47,13 @@ def scene(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
         yield both
 
 
+@pytest.fixture
+def system(short_tmp: Path) -> Iterator[Scene]:
+    """On one interpreter: for what takes seconds."""
+    with scripted(short_tmp, interpreters()[0]) as both:
+        yield both
+
+
 def start(scene: Scene, **more: int) -> tuple[subprocess.Popen[bytes], Peer]:
     """A shim whose command runs, and which is known to have learned so."""
     broker, shims = scene
@@ -156,15 +163,12 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(scene: Scene) -> None:
 def test_ctrl_z_stops_the_command_and_the_shim_and_both_go_on(scene: Scene) -> None:
     """TSTP goes out before the shim stops; CONT when somebody continues it."""
     process, peer = start(scene, process_group=0)
-    process.send_signal(signal.SIGTSTP)
-    assert peer.expect(Signal).number == signal.SIGTSTP
-    wait_until(lambda: state_of(process) == "T", "the shim is stopped")
-    process.send_signal(signal.SIGCONT)
-    assert peer.expect(Signal).number == signal.SIGCONT
-    process.send_signal(signal.SIGTSTP)
-    assert peer.expect(Signal).number == signal.SIGTSTP
-    process.send_signal(signal.SIGCONT)
-    assert peer.expect(Signal).number == signal.SIGCONT
+    for _ in range(2):
+        process.send_signal(signal.SIGTSTP)
+        assert peer.expect(Signal).number == signal.SIGTSTP
+        wait_until(lambda: state_of(process) == "T", "the shim is stopped")
+        process.send_signal(signal.SIGCONT)
+        assert peer.expect(Signal).number == signal.SIGCONT
     peer.end(0)
     assert finish(process)[0] == 0
     assert peer.rest() == []
@@ -180,9 +184,9 @@ def test_a_resized_terminal_is_no_news_without_one(scene: Scene) -> None:
     assert finish(process)[0] == 0
 
 
-def test_two_interrupts_without_an_answer_let_the_caller_out(scene: Scene) -> None:
+def test_two_interrupts_without_an_answer_let_the_caller_out(system: Scene) -> None:
     """A broker that hangs does not keep the caller; it is told, and what it said is passed on."""
-    process, peer = start(scene)
+    process, peer = start(system)
     process.send_signal(signal.SIGINT)
     assert peer.expect(Signal).number == signal.SIGINT
     began = time.monotonic()
@@ -195,9 +199,9 @@ def test_two_interrupts_without_an_answer_let_the_caller_out(scene: Scene) -> No
     assert peer.rest() == [Cancel()]
 
 
-def test_interrupts_that_are_answered_are_the_commands_own_affair(scene: Scene) -> None:
+def test_interrupts_that_are_answered_are_the_commands_own_affair(system: Scene) -> None:
     """A command that prints at each Ctrl-C keeps its caller."""
-    process, peer = start(scene)
+    process, peer = start(system)
     for _ in range(4):
         process.send_signal(signal.SIGINT)
         assert peer.expect(Signal).number == signal.SIGINT

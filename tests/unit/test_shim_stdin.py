@@ -116,10 +116,10 @@ def test_no_stdin_is_none(scene: Scene, redirection: str) -> None:
     assert kind is StdinKind.NONE
 
 
-def test_a_directory_or_a_descriptor_for_writing_is_an_empty_stdin(scene: Scene) -> None:
+def test_a_descriptor_for_writing_is_an_empty_stdin(scene: Scene) -> None:
     """Reading fails for the command as well; it is no reason not to ask."""
     broker, shims = scene
-    shims.start("cat", through=["sh", "-c", 'exec "$@" </', "sh"])
+    shims.start("cat", through=["sh", "-c", 'exec "$@" 0>out', "sh"])
     peer, kind = asked(broker)
     assert kind is StdinKind.CLOSED
     peer.expect(StdinEof)

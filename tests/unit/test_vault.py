@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-import pexpect
 import pytest
 from keyring.errors import KeyringLocked, PasswordDeleteError
 
@@ -25,6 +24,7 @@ from jackin_broker.errors import SourceFault
 from jackin_broker.sources.vault_keyring import VaultKeyring
 from jackin_broker.vault import Vault, VaultError
 from support.real import require_program
+from support.terminal import terminal
 from support.vaults import locked_vault, unlocked_vault, vault_identity, vault_passphrase
 
 WRITERS = 40
@@ -229,14 +229,12 @@ def test_the_stock_age_tool_opens_it_with_the_passphrase(tmp_path: Path) -> None
     vault = unlocked_vault(tmp_path)
     value = a_value()
     vault.set("github", "me", value)
-    with pexpect.spawn(
-        age, ["-d", "-i", str(vault.key_path), str(vault.path)], timeout=AGE_LIMIT_S
-    ) as child:
-        child.expect("passphrase.*: ?")
-        child.sendline(vault_passphrase())
-        child.expect(pexpect.EOF)
-        printed = child.before
-    assert isinstance(printed, bytes)
+    argv = [age, "-d", "-i", str(vault.key_path), str(vault.path)]
+    with terminal(argv, env={}, cols=200) as screen:
+        screen.wait_for("passphrase")
+        screen.type(f"{vault_passphrase()}\r")
+        assert screen.wait_ended(limit_s=AGE_LIMIT_S) == 0
+        printed = screen.written
     # Before the JSON, the tool clears the line on which it asked.
     held = json.loads(printed[printed.index(b"{") :])
     assert held == {"schema": 1, "items": {"github": {"me": value}}}
@@ -274,7 +272,8 @@ def test_as_a_backend_of_the_keyring_library_it_keeps_that_librarys_contract(
     vault = unlocked_vault(tmp_path)
     backend = VaultKeyring(vault)
     assert backend.get_password("service", "name") is None
-    backend.set_password("service", "name", "value")
+    # The library wraps it in a way that loses the types.
+    backend.set_password("service", "name", "value")  # pyright: ignore[reportUnknownMemberType]
     assert backend.get_password("service", "name") == "value"
     backend.delete_password("service", "name")
     with pytest.raises(PasswordDeleteError):

@@ -99,13 +99,17 @@ def _print(line: record.Line, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(line.raw)
         sys.stdout.buffer.flush()
-        return
+    else:
+        click.echo(describe(line))
+
+
+def describe(line: record.Line) -> str:
+    """One line of the record for people."""
     fields = line.fields
     if not fields:
-        click.echo(f"{line.number}: damaged line")
-        return
+        return f"{line.number}: damaged line"
     words = [
-        str(fields.get("at", ""))[:19],
+        str(fields.get("at", ""))[:19].replace("T", " "),
         f"{fields.get('event', '?')!s:<8}",
         show(str(fields.get("capsule", "-"))).line,
     ]
@@ -119,7 +123,7 @@ def _print(line: record.Line, as_json: bool) -> None:
         for key in ("by", "bindings", "code", "exit_code", "ended_by", "redacted", "repeated")
         if fields.get(key) not in (None, "", [])
     ]
-    click.echo("  ".join(words))
+    return "  ".join(words)
 
 
 def _quoted(item: object) -> str:

@@ -40,11 +40,11 @@ BINDING: Final = "DEMO_TOKEN"
 _PROGRAM: Final = (sys.executable, "-m", "jackin_broker")
 
 _AGENT: Final = f"""
-echo '$ printenv {BINDING}'
-printenv {BINDING} || echo '  (nothing: the agent does not have it)'
+echo '$ echo "${{{BINDING}:-I have no such thing}}"'
+echo "${{{BINDING}:-I have no such thing}}"
 echo '$ jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}'
 jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}
-echo "  (exit status $?)"
+echo "(exit status $?)"
 """
 
 _INTRO: Final = """
@@ -250,28 +250,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _record(environ: Mapping[str, str]) -> list[str]:
     from .. import audit
+    from .audit import describe
 
-    lines: list[str] = []
-    for line in audit.read(paths.resolve(environ).audit_file):
-        fields = line.fields
-        if "argv" in fields or fields.get("event") == "refused":
-            words = (
-                f"{key}={fields[key]}"
-                for key in ("by", "bindings", "code", "exit_code", "redacted")
-                if fields.get(key) not in (None, "", [])
-            )
-            lines.append(
-                f"{str(fields.get('at'))[11:19]}  {fields.get('event')!s:<8} {'  '.join(words)}"
-            )
-    return lines
+    lines = audit.read(paths.resolve(environ).audit_file)
+    return [describe(line) for line in lines if "argv" in line.fields]
 
 
 def _epilogue(transcript: str, record: list[str]) -> None:
-    from ..display import show_lines
+    from ..display import show
 
     click.echo("\nWhat the agent saw:\n")
-    for line in show_lines(transcript):
-        click.echo("    " + line.line.removesuffix("\\n"))
+    for line in transcript.splitlines():
+        click.echo("    " + show(line).line)
     click.echo("\nWhat is on record:\n")
     for entry in record:
         click.echo("    " + entry)

@@ -20,6 +20,7 @@ _STANDARD_FDS: Final = (0, 1, 2)
 _RELAY_BYTES: Final = 64 * 1024
 # A paste that the agent does not read yet; beyond it the operator's terminal waits.
 _TYPED_MAX_BYTES: Final = 64 * 1024
+_END_OF_INPUT: Final = b"\x04"
 _WINSIZE_BYTES: Final = 8  # four unsigned shorts: ioctl_tty(2)
 
 
@@ -31,6 +32,8 @@ class OwnTerminal:
         self._replaced = [fd for fd in _STANDARD_FDS if os.isatty(fd)]
         self._input: int | None = 0 if 0 in self._replaced else None
         self._outer = next((fd for fd in (1, 2, 0) if fd in self._replaced), 0)
+        # With stdout elsewhere (a pager, a pipe) our terminal goes on editing lines itself.
+        self._is_interactive = {0, 1} <= set(self._replaced)
         self._settings = termios.tcgetattr(self._outer)
         self._is_raw = False
         self._typed = bytearray()
@@ -58,9 +61,9 @@ class OwnTerminal:
         os.close(self._inner)
 
     def enter_raw(self) -> None:
-        """Pass every key on as it is, Ctrl-C too."""
-        if self._input is not None:
-            tty.setraw(self._input, termios.TCSANOW)
+        """Pass every key on as it is, Ctrl-C too, where keys and screen are both the agent's."""
+        if self._is_interactive:
+            tty.setraw(0, termios.TCSANOW)
             self._is_raw = True
 
     def restore(self) -> None:
@@ -78,16 +81,16 @@ class OwnTerminal:
 
     def take_keys(self) -> bool:
         """Read what was typed; False when our terminal hung up."""
-        try:
+        with suppress(OSError):
             keys = os.read(0, _RELAY_BYTES)
-        except OSError:
-            keys = b""
-        if not keys:
-            self._input = None
-            return False
-        self._typed += keys
-        self.give_keys()
-        return True
+            if not keys and not self._is_raw:  # Ctrl-D, which a terminal that edits keeps
+                self._input = None
+                keys = _END_OF_INPUT
+            self._typed += keys
+            self.give_keys()
+            return bool(keys)
+        self._input = None
+        return False
 
     def give_keys(self) -> None:
         """Write what was typed as far as the agent's terminal takes it."""
@@ -114,8 +117,9 @@ class OwnTerminal:
 
     def _prepare_inner(self, uid: int) -> None:
         settings = list(self._settings)
-        if self._input is None:  # ours stays as it is and adds its own carriage returns
+        if not self._is_interactive:  # ours stays as it is: it echoes and adds carriage returns
             settings[1] &= ~termios.OPOST
+            settings[3] &= ~termios.ECHO
         termios.tcsetattr(self._inner, termios.TCSANOW, settings)
         if uid != os.geteuid():
             os.fchown(self._inner, uid, -1)  # so that the agent can open it by its name too

@@ -40,9 +40,11 @@ def cores(value: bytes) -> list[Core]:
             # two bytes behind, so that no padding comes near the core
             encoded = b64encode(bytes(before) + value + b"\0\0", alphabet[62:])
             text = encoded[first : first + size]
-            if text not in found:
-                lead, trail = _lead(value, before, alphabet), _trail(value, before, alphabet)
-                found[text] = Core(text, lead, trail, before)
+            lead, trail = _lead(value, before, alphabet), _trail(value, before, alphabet)
+            if (same := found.get(text)) is not None:
+                # the sure characters may agree where those beside them do not
+                lead, trail = _union(same.lead, lead), _union(same.trail, trail)
+            found[text] = Core(text, lead, trail, before)
     return list(found.values())
 
 
@@ -72,3 +74,7 @@ def _trail(value: bytes, before: int, alphabet: bytes) -> bytes:
     free_bits = _CHAR_BITS - known_bits
     known = value[-1] & ((1 << known_bits) - 1)
     return bytes(alphabet[known << free_bits | other] for other in range(1 << free_bits))
+
+
+def _union(one: bytes, other: bytes) -> bytes:
+    return bytes(sorted({*one, *other}))

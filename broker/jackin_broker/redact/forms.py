@@ -20,7 +20,9 @@ from jackin_broker.redact.values import MIN_NEEDLE_BYTES, Piece
 # What encodeURIComponent and encodeURI leave as it is, beyond letters, digits and `-_.~`.
 _COMPONENT_SAFE: Final = "!'()*"
 _URI_SAFE: Final = _COMPONENT_SAFE + ";,/?:@&=+$#"
-_HEX_VALUE: Final = re.compile(rb"[0-9A-Fa-f]{8,}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_HEX_VALUE: Final = re.compile(
+    rb"[0-9A-Fa-f]{8,}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+)
 _SHELL_SAFE: Final = re.compile(rb"[^A-Za-z0-9_./:=@%+,\-\x80-\xff]")
 _CONTROL_NAMES: Final = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r"}
 _FIRST_PRINTABLE: Final = 0x20
@@ -49,7 +51,9 @@ def forms_of(piece: Piece) -> Iterator[Form]:
     if not piece.is_encoded:
         return
     head = text[:public]
-    heads = {written for encode in _SPELLINGS for written in encode(head)} if head else set()
+    heads: set[bytes] = set()
+    if head:
+        heads.update(written for encode in _SPELLINGS for written in encode(head))
     seen = {text}
     for encode in _SPELLINGS:
         for written in encode(text):
@@ -108,14 +112,21 @@ def _json(text: bytes) -> list[bytes]:
         return []
     once = {json.dumps(decoded)[1:-1], json.dumps(decoded, ensure_ascii=False)[1:-1]}
     once |= {body.replace("/", "\\/") for body in once}
-    once |= {_escape_markup(body) for body in once}
+    once |= {_go(body) for body in once} | {_dotnet(body) for body in once}
     twice = {json.dumps(body, ensure_ascii=False)[1:-1] for body in once}
     return [body.encode() for body in sorted(once | twice)]
 
 
-def _escape_markup(body: str) -> str:
-    for character in "&<>'+":
+def _go(body: str) -> str:
+    for character in "&<>":
         body = body.replace(character, f"\\u{ord(character):04x}")
+    return body
+
+
+def _dotnet(body: str) -> str:
+    body = body.replace('\\"', "\\u0022")
+    for character in "&<>'+`":
+        body = body.replace(character, f"\\u{ord(character):04X}")
     return body
 
 

@@ -28,17 +28,17 @@ class Span(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A needle whose first `head_bytes` the end of the text may be; `index` is projected."""
+    """A needle whose first `head_bytes` the end of the text may be; `at` is projected."""
 
     start: int
-    index: int
+    at: int
     head_bytes: int
     needle: Needle
 
     @property
     def is_cut_off(self) -> bool:
         """True if so much was seen that the end of the stream does not make it harmless."""
-        return MIN_NEEDLE_BYTES <= self.head_bytes and (
+        return self.head_bytes >= MIN_NEEDLE_BYTES and (
             self.needle.public < self.head_bytes < len(self.needle.text)
         )
 
@@ -113,15 +113,15 @@ class Matching:
                 if may_lead and text[index - 1] in needle.lead:
                     begun = self._with_lead(begun)
                 yield begun
-                if len(head) < SHALLOW_BYTES and (not may_lead or begun.index < index):
+                if len(head) < SHALLOW_BYTES and (not may_lead or begun.at < index):
                     break
         yield from self._lead_alone(text)
 
     def _with_lead(self, begun: Begun) -> Begun:
-        index = begun.index - 1
+        index = begun.at - 1
         start = self.view.raw_index(index)
         if self.view.is_tight(start, len(self.view.raw), begun.head_bytes + 1):
-            return begun._replace(start=start, index=index)
+            return begun._replace(start=start, at=index)
         return begun
 
     def _lead_alone(self, text: bytes) -> Iterator[Begun]:

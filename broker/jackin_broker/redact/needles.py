@@ -16,6 +16,7 @@ from typing import Final
 
 from jackin_broker.bindings import Redact
 from jackin_broker.redact.forms import Form, forms_of, fragments_of
+from jackin_broker.redact.heads import Heads
 from jackin_broker.redact.marker import choose_markers
 from jackin_broker.redact.projection import IGNORABLE, canonical, project, without_escapes
 from jackin_broker.redact.search import Searcher
@@ -55,7 +56,7 @@ class NeedleSet:
     """The needles of one command. Immutable; shared by its streams."""
 
     __slots__ = (
-        "_by_text", "has_escapes", "leads", "longest", "markers", "names", "refused",
+        "_by_text", "has_escapes", "heads", "leads", "longest", "markers", "names", "refused",
         "searcher", "short_heads",
     )  # fmt: skip
 
@@ -67,6 +68,7 @@ class NeedleSet:
         self._by_text: Final = {needle.text: needle for needle in needles}
         texts = list(self._by_text)
         self.searcher: Final = Searcher(texts)
+        self.heads: Final = Heads(texts)
         self.markers: Final = choose_markers(self.names, texts)
         self.longest: Final = max(map(len, texts), default=0)
         self.leads: Final = frozenset(b"".join({n.lead for n in self._by_text.values()}))
@@ -97,16 +99,25 @@ def build(credentials: Iterable[tuple[str, bytes, Redact]]) -> NeedleSet:
     """The needles of these credentials; `.refused` has the reason for each that gets none."""
     names: list[str] = []
     refused: dict[str, str] = {}
-    table: dict[bytes, Needle] = {}
+    forms: list[tuple[int, Form]] = []
     for name, value, redact in credentials:
         if redact is Redact.OFF:
             continue
         if (reason := refusal_of(value)) is not None:
             refused[name] = reason
             continue
+        forms.extend((len(names), form) for form in _forms(value, redact))
         names.append(name)
-        for form in _forms(value, redact):
-            _register(table, form, len(names) - 1)
+    return of_forms(names, forms, refused)
+
+
+def of_forms(
+    names: Sequence[str], forms: Iterable[tuple[int, Form]], refused: dict[str, str]
+) -> NeedleSet:
+    """The needles of forms, each with the index of its owner in `names`; short ones are dropped."""
+    table: dict[bytes, Needle] = {}
+    for owner, form in forms:
+        _register(table, form, owner)
     return NeedleSet(names, table.values(), refused)
 
 

@@ -59,7 +59,7 @@ class Redactor:
         matching = Matching(self._set, raw[:cut] if cut < len(raw) else raw, self._context)
         begun = matching.begun()
         text = matching.view.text
-        gone = min((b.index for b in begun), default=len(text))
+        gone = min((b.at for b in begun), default=len(text))
         self._context = (self._context + text[:gone])[-_CONTEXT_BYTES:]
         limit = min((b.start for b in begun), default=cut)
         out = self._let_go(raw, limit, matching.spans())

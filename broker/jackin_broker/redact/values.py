@@ -32,7 +32,9 @@ MAX_ENCODED_BYTES: Final = 8 * 1024
 # Longer pieces are cut, so that nothing longer is ever held back.
 MAX_PIECE_BYTES: Final = 32 * 1024
 
-_OUTER: Final = b" \t\r\n\v\f\0\"'`"
+_WHITE: Final = b" \t\r\n\v\f\0"
+_QUOTES: Final = b"\"'"
+_OUTER: Final = _WHITE + _QUOTES
 _ARMOUR: Final = re.compile(rb"-----(?:BEGIN|END) [A-Z0-9 ]{1,64}-----")
 _SETTING: Final = re.compile(rb"\s*[A-Za-z_][\w.-]{0,63}\s*[:=]\s*(?=\S)")
 _SCHEME: Final = rb"[A-Za-z][A-Za-z0-9+.-]*://"
@@ -87,14 +89,23 @@ def pieces_of(value: bytes) -> Iterator[Piece]:
     Shape: none is weak (`refusal_of`), none is longer than MAX_PIECE_BYTES; some may be equal.
     """
     for text, is_encoded in _parts(value):
-        trimmed = text.strip(_OUTER)
-        if _weakness(trimmed) is not None:
-            continue
-        is_short = len(trimmed) <= MAX_ENCODED_BYTES
-        for at in range(0, len(trimmed), MAX_PIECE_BYTES):
-            cut = trimmed[at : at + MAX_PIECE_BYTES]
-            if len(project(cut)) >= MIN_NEEDLE_BYTES:
-                yield Piece(cut, is_encoded and is_short)
+        for trimmed in _trims(text):
+            is_short = len(trimmed) <= MAX_ENCODED_BYTES
+            for at in range(0, len(trimmed), MAX_PIECE_BYTES):
+                cut = trimmed[at : at + MAX_PIECE_BYTES]
+                if len(project(cut)) >= MIN_NEEDLE_BYTES:
+                    yield Piece(cut, is_encoded and is_short)
+
+
+def _trims(text: bytes) -> Iterator[bytes]:
+    """Without outer white space and quotes; with its quotes as well where they do not pair."""
+    trimmed = text.strip(_OUTER)
+    if _weakness(trimmed) is not None:
+        return
+    yield trimmed
+    spoken = text.strip(_WHITE)
+    if spoken != trimmed and spoken[:1] != spoken[-1:]:
+        yield spoken
 
 
 def _weakness(text: bytes) -> str | None:

@@ -118,13 +118,11 @@ class Arrangement:
 
 
 def arrange(spec: RunSpec) -> Arrangement:
-    """How this command will be run.
+    """How this confined command will be run. Blocks on the file system.
 
     Raises: Refusal(SPAWN_FAILED).
     """
     confined = spec.confinement
-    if not confined.is_confined:
-        return Arrangement()
     can = abilities()
     if not can.bwrap:
         raise Refusal(

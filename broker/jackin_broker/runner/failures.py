@@ -24,11 +24,6 @@ def refusal_for(stage: bytes, code: int, executable: str) -> Refusal:
             "the working directory was moved or replaced since the request was made",
             hint="ask again from the directory that you mean",
         )
-    if stage == leader.STAGE_FILES:
-        return SpawnFailed(
-            f"the command's private files could not be written: {_words(code)}",
-            hint="see that there is memory left, then ask again",
-        )
     return _exec_refusal(code, executable)
 
 

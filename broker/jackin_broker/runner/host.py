@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any, Final, cast
 
 from . import descriptors, leader
-from .confine import arrange
+from .confine import Arrangement, arrange
 from .probe import is_available
 from .running import Running
 from .spec import OutputSink, RunSpec, SpawnFailed
@@ -36,15 +36,16 @@ async def start(spec: RunSpec, sink: OutputSink) -> Running:
     Raises: SpawnFailed (NoSuchCommand among them) or Refusal(WORKDIR_REJECTED): nothing ran.
     Cancelled, it leaves nothing running.
     """
-    # In a thread: it looks at paths, and a dead network mount must not stop the loop.
-    arrangement = await asyncio.to_thread(arrange, spec)
+    arrangement = Arrangement()
+    if spec.confinement.is_confined:
+        # In a thread: it looks at paths, and a dead network mount must not stop the loop.
+        arrangement = await asyncio.to_thread(arrange, spec)
     job = {
         "code": _leader_code(),
         "path": spec.executable.encode("utf-8", "surrogateescape"),
         "argv": spec.argv,
         "env": dict(spec.env),
         "walk": arrangement.walk,
-        "files": tuple((file.path, file.content) for file in spec.files),
         "bwrap": arrangement.bwrap,
         "is_scoped": arrangement.is_scoped,
     }

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         argv: tuple[bytes, ...]
         env: dict[bytes, bytes]
         walk: tuple[bytes, tuple[bytes, ...], int, int] | None
-        files: tuple[tuple[bytes, bytes], ...]
 
 
 # The C half of `signal`; the public half imports `enum`, which costs as much as all the rest.
@@ -48,7 +47,6 @@ exec(work["code"], scope)
 scope["lead"](work, *rest)
 """
 
-STAGE_FILES = b"files"
 STAGE_CWD = b"cwd"
 STAGE_EXEC = b"exec"
 
@@ -102,11 +100,6 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
 
     Raises: CannotStart; the kernel's own answer to execve(2) comes back as its errno.
     """
-    try:
-        for path, content in job["files"]:
-            write_private(path, content)
-    except OSError as error:
-        raise CannotStart(STAGE_FILES, error) from None
     if job["walk"] is not None:
         try:
             enter(*job["walk"])
@@ -125,21 +118,6 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
         )
     except OSError as error:
         raise CannotStart(STAGE_EXEC, error) from None
-
-
-def write_private(path: bytes, content: bytes) -> None:
-    """A new file 0600 with this content; its directory is made 0700 if absent."""
-    try:
-        os.mkdir(os.path.dirname(path), 0o700)
-    except FileExistsError:
-        pass
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-    finally:
-        os.close(fd)
 
 
 def enter(root: bytes, components: tuple[bytes, ...], device: int, inode: int) -> None:
@@ -161,9 +139,9 @@ def enter(root: bytes, components: tuple[bytes, ...], device: int, inode: int) -
         os.close(fd)
 
 
-def descendants(of: int) -> list[int]:
-    """Every process below `of` in the tree, whatever session it made for itself."""
-    children: dict[int, list[int]] = {}
+def children() -> dict[int, list[int]]:
+    """Every process that has children now, with their pids."""
+    found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -178,19 +156,25 @@ def descendants(of: int) -> list[int]:
             continue
         finally:
             os.close(fd)
-        children.setdefault(parent, []).append(int(name))
+        found.setdefault(parent, []).append(int(name))
+    return found
+
+
+def below(tops: list[int], family: dict[int, list[int]]) -> list[int]:
+    """Every process below `tops`, whatever session it made for itself."""
     found: list[int] = []
-    queue = [of]
+    queue = list(tops)
     while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += below
+        ours = family.get(queue.pop(), [])
+        found += ours
+        queue += ours
     return found
 
 
 def signal_tree(number: int) -> None:
     """Signal every process below this one; as PID 1, every other in the namespace."""
-    targets = [-1] if os.getpid() == 1 else descendants(os.getpid())
+    me = os.getpid()
+    targets = [-1] if me == 1 else below([me], children())
     for pid in targets:
         try:
             os.kill(pid, number)

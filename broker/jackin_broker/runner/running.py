@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ..frames import Stream
@@ -46,7 +47,8 @@ class Running:
 
     def __init__(self, spec: RunSpec, sink: OutputSink, ours: Ours, forked: Forked) -> None:
         self._loop = asyncio.get_running_loop()
-        self._spec = spec
+        # Without the environment: values are not kept for as long as a command runs.
+        self._spec = replace(spec, env={})
         self.pid = forked.pid
         # Called with the signal's number when the command was stopped, not ended.
         self.on_stopped: Callable[[int], None] | None = None
@@ -152,15 +154,24 @@ class Running:
             return
         except ConnectionError:
             words = []
+        try:
+            self._take_report(words)
+        except ValueError:
+            # A command may take over the leader of its own namespace; that ends it, no more.
+            self._leader_left()
+
+    def _take_report(self, words: list[bytes]) -> None:
+        """Raises: ValueError for what no leader of ours says."""
+        has_started = self._started.done()
         match words:
-            case [b"started", pid]:
+            case [b"started", pid] if not has_started:
                 self._begin(int(pid))
-            case [b"failed", stage, code]:
+            case [b"failed", stage, code] if not has_started:
                 self._fail(refusal_for(stage, int(code), self._spec.executable))
-            case [b"stopped", number]:
+            case [b"stopped", number] if has_started:
                 if self.on_stopped is not None:
                     self.on_stopped(int(number))
-            case [b"ended", status]:
+            case [b"ended", status] if has_started and self._ended_at is None:
                 self._command_ended(int(status))
             case _:
                 self._leader_left()

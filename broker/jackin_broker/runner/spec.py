@@ -1,8 +1,7 @@
 """What to run, where its output goes, and how it ended: the runner's vocabulary.
 
 It refuses to know how a process is made. Invariants: the `repr` of a spec shows no value of the
-environment and no content of a file, for either may be a credential; a refusal from here means
-that the command never ran.
+environment, for it may be a credential; a refusal from here means that the command never ran.
 """
 
 from __future__ import annotations
@@ -42,14 +41,6 @@ class NoSuchCommand(SpawnFailed):
 
 
 @dataclass(frozen=True)
-class PrivateFile:
-    """A file that this command alone sees, 0600, in the command's own directory."""
-
-    path: bytes
-    content: bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
 class RunSpec:
     """One command. `argv[0]` is the name that was asked for, `executable` the path found.
 
@@ -65,7 +56,6 @@ class RunSpec:
     run_s: float = 0
     grace_s: float = GRACE_S
     drain_s: float = DRAIN_S
-    files: tuple[PrivateFile, ...] = ()
 
     @property
     def name(self) -> str:

@@ -94,23 +94,22 @@ class _Warden:
         """Whether children are left. Whatever is no leader was orphaned by a dead one: KILL."""
         while True:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
+            is_leader = pid in self._leaders
             self._leaders.discard(pid)
-            self._kill_orphans()
+            if status or not is_leader:
+                self._kill_orphans()
 
     def _kill_orphans(self) -> None:
-        below = leader.descendants(os.getpid())
-        kept: set[int] = set()
-        for pid in self._leaders:
-            kept.add(pid)
-            kept.update(leader.descendants(pid))
-        for pid in below:
-            if pid not in kept:
-                _kill(pid)
+        """A leader that ends well leaves nobody; this is for one that was killed."""
+        family = leader.children()
+        orphans = [pid for pid in family.get(os.getpid(), []) if pid not in self._leaders]
+        for pid in orphans + leader.below(orphans, family):
+            _kill(pid)
 
     def _linger(self) -> None:
         """Let the leaders, who saw the broker's end too, end their trees; then KILL."""
@@ -120,7 +119,7 @@ class _Warden:
         while self._reap() and (left := deadline - time.monotonic()) > 0:
             for fd, _ in poller.poll(left * 1000):
                 os.read(fd, 4096)
-        for pid in leader.descendants(os.getpid()):
+        for pid in leader.below([os.getpid()], leader.children()):
             _kill(pid)
 
 
@@ -159,6 +158,7 @@ def _become_leader(descriptors: list[int]) -> NoReturn:
         os.close(job)
         become_subreaper()
         leader.lead(work, control, stdin, stdout, stderr)  # type: ignore[arg-type]  # a Job came
+        os._exit(0)
     except BaseException:  # whatever it was, this fork must never go on as a second warden
         traceback.print_exc()
         sys.stderr.flush()
@@ -176,11 +176,11 @@ def _forget_the_warden(kept: list[int], diagnosis: int) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.dup2(diagnosis, 2)
-    first = 3
-    for fd in sorted(kept):
-        os.closerange(first, fd)
-        first = fd + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            # The one that listed the directory is gone already.
+            with contextlib.suppress(OSError):
+                os.close(int(name))
 
 
 def _exec_bwrap(work: dict[str, Any], inside: tuple[int, ...]) -> NoReturn:

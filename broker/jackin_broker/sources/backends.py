@@ -39,14 +39,16 @@ def build(kind: str) -> KeyringBackend:
     """
     module, name = _CLASSES[kind]
     try:
-        made: KeyringBackend = getattr(importlib.import_module(module), name)()
+        backend: type[KeyringBackend] = getattr(importlib.import_module(module), name)
+        if kind != "secret-service":  # for that one the call itself says it better
+            _ = backend.priority  # how the library checks one class: it raises, or is a number
+        return backend()
     except (ImportError, RuntimeError) as error:
         raise SourceError(
             SourceFault.UNAVAILABLE,
             f"the {kind} keyring does not work on this machine",
             hint=f"set {_USE_THE_VAULT}",
         ) from error
-    return made
 
 
 def is_secret_service_there() -> bool:

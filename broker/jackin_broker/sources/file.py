@@ -41,15 +41,12 @@ def _content(path: str, lookup: Lookup) -> bytes:
     try:
         # O_NONBLOCK: opening a FIFO must not wait for its writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise lookup.fault(
-                    SourceFault.FAILED,
-                    f"{path} is not a regular file",
-                    hint="name a file that holds nothing but the value",
-                )
+        try:
+            is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
             # One more than a value may have, and its newline: `check_size` refuses it.
-            return file.read(VALUE_MAX_BYTES + 2)
+            content = _read(fd, VALUE_MAX_BYTES + 2) if is_regular else None
+        finally:
+            os.close(fd)
     except FileNotFoundError as error:
         raise lookup.fault(
             SourceFault.MISSING, f"{path} does not exist", hint="put the value there"
@@ -60,3 +57,15 @@ def _content(path: str, lookup: Lookup) -> bytes:
             f"{path} cannot be read: {error.strerror}",
             hint="look at its owner and mode",
         ) from error
+    if content is None:
+        raise lookup.fault(
+            SourceFault.FAILED,
+            f"{path} is not a regular file",
+            hint="name a file that holds nothing but the value",
+        )
+    return content
+
+
+def _read(fd: int, size: int) -> bytes:
+    with open(fd, "rb", closefd=False) as file:
+        return file.read(size)

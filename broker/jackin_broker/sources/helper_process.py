@@ -160,19 +160,19 @@ class HelperPool:
             self._end(self._idle)
 
     async def _take(self) -> HelperProcess:
-        patient_until = asyncio.get_running_loop().time() + PATIENCE_S
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + PATIENCE_S
         while True:
             if self._idle is not None:
                 helper, self._idle = self._idle, None
                 return helper
             count = len(self._running) + self._starting
-            if count == 0:
+            is_patient = loop.time() < patient_until
+            if count == 0 or (count < HELPERS_MAX and not is_patient):
                 return await self._start()
-            try:
-                async with asyncio.timeout_at(patient_until if count < HELPERS_MAX else None):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(patient_until if is_patient else None):
                     await self._news.wait()
-            except TimeoutError:
-                return await self._start()
 
     async def _start(self) -> HelperProcess:
         self._starting += 1

@@ -1,0 +1,81 @@
+"""The picker without a terminal: its real app against a playbook's broker, keys by the pilot.
+
+It reads the lines that the app draws. The clock of the prompts is the test's own, so that nothing
+arms or runs out by itself; waits look again until a claim holds, and have a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from jackin_picker.app import PickerApp
+from jackin_picker.board import Board
+from jackin_picker.guard import ARM_S
+
+from .operator_playbook import OperatorPlaybook
+
+WAIT_S: Final = 20.0
+# Apart enough for the guard to take them for two presses of a person.
+KEY_GAP_S: Final = 0.02
+
+
+class HandClock:
+    """Stands still until it is moved. It starts before every key's own time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def screen_text(app: App[None]) -> str:
+    """The lines that are drawn now, trailing blanks cut."""
+    lines = app.screen.query_one(Board).render().plain.split("\n")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+async def until(claim: Callable[[], bool], what: str, app: App[None]) -> None:
+    """Return when the claim holds. Raises: AssertionError that shows the screen."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while not claim():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"never: {what}; the screen:\n{screen_text(app)}") from None
+
+
+async def until_shown(app: App[None], *texts: str) -> None:
+    """Return when all of these are on the screen."""
+    await until(lambda: all(text in screen_text(app) for text in texts), f"{texts} shown", app)
+
+
+async def arm(app: App[None], clock: HandClock) -> None:
+    """Let the prompt that is drawn come to be ready."""
+    await until_shown(app, "asks to run")
+    while "● ready" not in screen_text(app):
+        clock.now_s += ARM_S
+        await asyncio.sleep(0.01)
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys at a person's pace."""
+    for key in keys:
+        await asyncio.sleep(KEY_GAP_S)
+        await pilot.press(key)
+
+
+@asynccontextmanager
+async def piloted(
+    playbook: OperatorPlaybook, clock: HandClock, size: tuple[int, int] = (80, 24)
+) -> AsyncGenerator[tuple[PickerApp, Pilot[None]]]:
+    """The app, attached."""
+    app = PickerApp(playbook.path, clock)
+    async with app.run_test(size=size) as pilot:
+        yield app, pilot

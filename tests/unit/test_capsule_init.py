@@ -1,0 +1,259 @@
+"""Process 1 of a capsule: statuses, signals, orphans, what the agent does not get (DESIGN §13).
+
+As an ordinary process where that shows the same, and as process 1 of a bubblewrap capsule on a
+real terminal for job control.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.real import first_line, require_bwrap, wait_until
+from support.scripted_broker import (
+    CAPSULE_ROOM,
+    WAIT_S,
+    ScriptedBroker,
+    ShimPrograms,
+    finish,
+    interpreters,
+    scripted,
+)
+from support.terminal import Terminal, terminal
+
+Scene = tuple[ScriptedBroker, ShimPrograms]
+NAME = "jackin-capsule"
+
+
+@pytest.fixture(params=interpreters(), ids=os.path.basename)
+def shims(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[ShimPrograms]:
+    with scripted(short_tmp, request.param) as (_, programs):
+        yield programs
+
+
+def run(shims: ShimPrograms, *args: str) -> tuple[int, str, str]:
+    return shims.run("init", *args, name=NAME)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+        ("kill -PIPE $$", 141),  # Python ignores it, its agent must not
+    ],
+)
+def test_it_exits_with_the_agents_status(shims: ShimPrograms, script: str, status: int) -> None:
+    assert run(shims, "--", "sh", "-c", script) == (status, "", "")
+
+
+def test_a_command_that_is_not_there_is_127(shims: ShimPrograms) -> None:
+    status, out, err = run(shims, "--", "no-such-agent")
+    assert (status, out) == (127, "")
+    assert err.splitlines()[0].startswith("jackin-capsule: error: cannot start no-such-agent")
+    assert err.splitlines()[1].startswith("jackin-capsule: hint: ")
+    assert run(shims, "--", "/etc/passwd")[0] == 126
+
+
+def test_wrong_calls_are_said(shims: ShimPrograms) -> None:
+    for args in ([], ["--"], ["--bogus", "x"], ["--control-fd", "x", "y"], ["--control-fd"]):
+        status, _, err = run(shims, *args)
+        assert status == 126
+        assert len(err.splitlines()) == 2
+    status, _, err = run(shims, "--control-fd", "0", "--", "true")
+    assert status == 126
+    assert "descriptor 0 is not a socket" in err
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT]
+)
+def test_signals_reach_the_agent_and_what_it_runs(shims: ShimPrograms, number: int) -> None:
+    """Its whole process group, as from a terminal."""
+    name = signal.Signals(number).name.removeprefix("SIG")
+    inner = f'trap "echo inner; exit 1" {name}; echo ready; while :; do sleep 0.05; done'
+    script = f"trap 'wait; echo agent; exit 9' {name}; sh -c '{inner}' & wait"
+    process = shims.start("init", "--", "sh", "-c", script, name=NAME)
+    assert first_line(process) == "ready"
+    process.send_signal(number)
+    status, out, err = finish(process)
+    assert (status, out, err) == (9, b"inner\nagent\n", b"")
+
+
+def test_orphans_are_collected(shims: ShimPrograms) -> None:
+    """No zombie stays while the agent lives, though their parents have left."""
+    script = 'for i in 1 2 3 4 5; do (sh -c "exit 3" &); done; echo ready; read go; exit 4'
+    process = shims.start(
+        "init", "--", "sh", "-c", script, name=NAME, stdin=subprocess.PIPE
+    )
+    assert first_line(process) == "ready"
+
+    def children() -> list[str]:
+        path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        return path.read_text().split()
+
+    wait_until(lambda: len(children()) == 1, "the agent is init's only child")
+    assert finish_with(process, b"go\n") == 4
+
+
+def finish_with(process: subprocess.Popen[bytes], words: bytes) -> int:
+    process.communicate(words, timeout=WAIT_S)
+    return process.returncode
+
+
+def test_it_cannot_be_read_by_its_own_uid(shims: ShimPrograms) -> None:
+    """PR_GET_DUMPABLE is 0 in init, and 1 again in what it has started."""
+    script = (
+        "import ctypes, sys\n"
+        f"sys.path.insert(0, {str(CAPSULE_ROOM)!r})\n"
+        "from jackin_capsule.init import harden\n"
+        "harden()\n"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
+    )
+    command = [interpreters()[0], "-I", "-S", "-c", script]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"0\n"
+    asks = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    assert run(shims, "--", interpreters()[0], "-c", asks) == (0, "1\n", "")
+
+
+def test_the_control_socket_stays_with_init(shims: ShimPrograms) -> None:
+    """The agent inherits 0, 1 and 2, nothing else; the channel lives as long as init."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(WAIT_S)
+    program = shims.program(NAME)
+    fd = str(theirs.fileno())
+    script = 'ls /proc/$$/fd; read go; exit 0'
+    with subprocess.Popen(
+        [program, "init", "--control-fd", fd, "--", "sh", "-c", script],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=shims.env,
+    ) as process:
+        theirs.close()
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(3)] == [b"0\n", b"1\n", b"2\n"]
+        held = os.readlink(f"/proc/{process.pid}/fd/{fd}")
+        assert held.startswith("socket:")
+        ours.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            ours.recv(1)
+        ours.settimeout(WAIT_S)
+        process.communicate(b"go\n", timeout=WAIT_S)
+        assert ours.recv(1) == b""
+        assert process.returncode == 0
+    ours.close()
+
+
+# --- process 1 on a real terminal ----------------------------------------------------------
+
+
+def capsule(shims: ShimPrograms, *agent: str) -> list[str]:
+    """init as process 1 of a bubblewrap capsule, with this agent."""
+    isolate = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--as-pid-1"]
+    files = ["--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--die-with-parent"]
+    program = shims.program(NAME)
+    return [require_bwrap(), *isolate, *files, program, "init", "--", *agent]
+
+
+def in_capsule(shims: ShimPrograms, *agent: str) -> Iterator[Terminal]:
+    with terminal(capsule(shims, *agent), env=shims.env) as screen:
+        yield screen
+
+
+@pytest.fixture
+def shell(short_tmp: Path) -> Iterator[Terminal]:
+    """An interactive bash as the agent."""
+    with scripted(short_tmp, interpreters()[0]) as (_, programs):
+        programs.env["PS1"] = "at> "
+        yield from in_capsule(programs, "bash", "--norc", "--noprofile", "-i")
+
+
+def test_an_interactive_shell_has_job_control(shell: Terminal) -> None:
+    """Ctrl-Z, fg, Ctrl-C, a background job, and the status at the end."""
+    shell.wait_for(r"^at> $")
+    assert "no job control" not in shell.text
+    shell.type("echo pid=$PPID; sleep 600\r")
+    shell.wait_for(r"^pid=1$")
+    shell.press("ctrl-z")
+    shell.wait_for(r"Stopped +sleep 600")
+    shell.type("fg\r")
+    shell.wait_for(r"^sleep 600$")
+    shell.press("ctrl-c")
+    shell.type("echo status=$?\r")
+    shell.wait_for(r"^status=130$")
+    shell.type("sleep 0.01 & wait; jobs -l; echo left\r")
+    shell.wait_for(r"^left$")
+    shell.type("exit 5\r")
+    assert shell.wait_ended() == 5
+
+
+def test_the_shell_sees_the_terminals_size(shell: Terminal) -> None:
+    """And each resize once, from the kernel."""
+    shell.wait_for(r"^at> $")
+    shell.type("stty size\r")
+    shell.wait_for(r"^24 80$")
+    shell.type("trap 'echo resized' WINCH\r")
+    shell.resize(30, 100)
+    shell.type("stty size\r")
+    shell.wait_for(r"^30 100$")
+
+
+def test_ctrl_c_ends_an_agent_that_is_no_shell_and_only_it(short_tmp: Path) -> None:
+    """bubblewrap would die of it and lose the status; the agent's group alone is in front."""
+    script = 'trap "echo caught; exit 21" INT; echo ready; while :; do sleep 0.05; done'
+    with scripted(short_tmp, interpreters()[0]) as (_, programs):
+        for screen in in_capsule(programs, "sh", "-c", script):
+            screen.wait_for("^ready")
+            screen.press("ctrl-c")
+            screen.wait_for("caught")
+            assert screen.wait_ended() == 21
+
+
+def test_ctrl_z_in_an_agent_that_is_no_shell_does_not_freeze_the_capsule(short_tmp: Path) -> None:
+    """There is no shell to come back to: it goes on, with the terminal."""
+    script = 'trap "echo resumed" CONT; echo ready; while :; do sleep 0.05; done'
+    with scripted(short_tmp, interpreters()[0]) as (_, programs):
+        for screen in in_capsule(programs, "sh", "-c", script):
+            screen.wait_for("^ready")
+            screen.press("ctrl-z")
+            screen.wait_for("resumed")
+            screen.press("ctrl-c")
+            assert screen.wait_ended() == 130
+
+
+def test_without_a_terminal_it_works_as_process_1(short_tmp: Path) -> None:
+    """A capsule in a service; TERM from outside reaches the agent."""
+    script = 'trap "exit 33" TERM; echo "pid=$PPID"; while :; do sleep 0.05; done'
+    with scripted(short_tmp, interpreters()[0]) as (_, programs):
+        command = [
+            "setsid", "-w", *capsule(programs, "sh", "-c", script)
+        ]  # a session without a terminal
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=programs.env
+        ) as process:
+            assert first_line(process) == "pid=1"
+            os.kill(init_under(process.pid), signal.SIGTERM)
+            assert process.wait(WAIT_S) == 33
+
+
+def init_under(pid: int) -> int:
+    """The host's number of the process that is 1 in its own namespace, below `pid`."""
+    waiting = [pid]
+    while waiting:
+        current = waiting.pop()
+        status = Path(f"/proc/{current}/status").read_text()
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
+        if numbers[-1] == "1" and len(numbers) > 2:
+            return current
+        children = Path(f"/proc/{current}/task/{current}/children").read_text()
+        waiting += [int(child) for child in children.split()]
+    raise AssertionError("no process 1 of a namespace")

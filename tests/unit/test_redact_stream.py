@@ -1,0 +1,207 @@
+"""The stream: what leaves when, and in whose name. Whose rule: REDACTION §7, DESIGN §10."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from jackin_broker.bindings import Redact
+from jackin_broker.redact.forms import Form
+from jackin_broker.redact.needles import NeedleSet, build, of_forms
+from jackin_broker.redact.projection import MAX_ESCAPE_BYTES, MAX_GAP_BYTES, MAX_IGNORED_BYTES
+from jackin_broker.redact.stream import Redactor, redact_all
+
+TOKEN = b"tok_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQ7rT"
+OTHER = b"Zw8yVx6uTs4rQp2oNm0lKj_other"
+
+
+def plain(*values: bytes) -> NeedleSet:
+    """Needles without further forms."""
+    forms = [(at, Form(value)) for at, value in enumerate(values)]
+    return of_forms([f"S{at}" for at in range(len(values))], forms, {})
+
+
+def test_with_nothing_to_look_for_the_bytes_themselves_come_back() -> None:
+    redactor = Redactor(build([]))
+    data = bytes(range(256)) + b"\x1b["
+    assert redactor.feed(data) is data
+    assert redactor.finish() == b""
+
+
+def test_a_chunk_without_a_needle_is_not_even_copied() -> None:
+    data = b"nothing to see here. " * 100
+    assert Redactor(build([("A", TOKEN, Redact.ON)])).feed(data) is data
+
+
+def test_binary_stays_as_it_is_to_the_bit() -> None:
+    """CASES 3a: 4 MiB of random bytes, and the same with a value inside."""
+    noise = random.Random(7).randbytes(4 * 1024 * 1024)
+    needles = build([("A", TOKEN, Redact.ON)])
+    for data, expected in (
+        (noise, noise),
+        (noise[:99_999] + TOKEN + noise[99_999:], noise[:99_999] + b"[redacted:A]" + noise[99_999:]),
+    ):
+        redactor = Redactor(needles)
+        parts = [redactor.feed(data[at : at + 65_536]) for at in range(0, len(data), 65_536)]
+        out = b"".join([*parts, redactor.finish()])
+        assert hashlib.sha256(out).digest() == hashlib.sha256(expected).digest()
+
+
+def test_the_union_has_the_name_of_its_first_and_longest() -> None:
+    needles = plain(b"abcdefgh12", b"abcdefgh12ijkl", b"gh12ijklmnop")
+    assert redact_all(needles, b"<abcdefgh12ijklmnop>") == b"<[redacted:S1]>"
+    assert redact_all(needles, b"<abcdefgh12abcdefgh12>") == b"<[redacted:S0][redacted:S0]>"
+
+
+def test_the_first_binding_of_two_with_the_same_value_gives_the_name() -> None:
+    needles = build([("A", TOKEN, Redact.ON), ("B", TOKEN, Redact.ON)])
+    assert redact_all(needles, TOKEN) == b"[redacted:A]"
+
+
+def test_a_marker_leaves_before_the_union_is_closed() -> None:
+    """A flood that overlaps itself can neither grow the buffer nor hold the marker back."""
+    redactor = Redactor(plain(b"abcabcabcabd", b"abcabcabcabc"))
+    assert redactor.feed(b"abcabcabcabcabc").startswith(b"[redacted:S1]")
+    for _ in range(1000):
+        assert redactor.feed(b"abc") == b""
+        assert redactor.held_bytes < 12
+    assert redactor.feed(b"abx") + redactor.finish() == b"abx"
+    assert redactor.redacted_count == 1
+
+
+def test_a_long_value_is_held_whole_and_no_more() -> None:
+    value = bytes(random.Random(3).choices(range(33, 127), k=3000))
+    redactor = Redactor(plain(value))
+    for at in range(2999):
+        assert redactor.feed(value[at : at + 1]) == b""
+    assert redactor.held_bytes == 2999
+    assert redactor.feed(value[2999:]) == b"[redacted:S0]"
+    redactor.feed(b"-" + value[:2000])
+    assert redactor.feed(b"~") == value[:2000] + b"~"
+
+
+@pytest.mark.parametrize(
+    ("gap", "is_masked"),
+    [(b" " * MAX_GAP_BYTES, True), (b" " * (MAX_GAP_BYTES + 1), False), (b"\x1b[31m" * 51, True),
+     (b"\x1b[31m" * 52, False), (b"\x1b]0;x\x07", False), (b"\x1b(B\x0f", True), (b"\b", False)],
+)  # fmt: skip
+def test_so_much_may_stand_between_two_bytes(gap: bytes, is_masked: bool) -> None:
+    shown = TOKEN[:20] + gap + TOKEN[20:]
+    out = redact_all(plain(TOKEN), shown)
+    assert out == (b"[redacted:S0]" if is_masked else shown)
+
+
+def test_ignored_bytes_are_bounded_in_all() -> None:
+    """Memory: a needle dribbled with the widest gaps is let go, not collected."""
+    redactor = Redactor(plain(bytes(random.Random(5).sample(range(33, 127), 90))))
+    text = next(iter(plain(bytes(random.Random(5).sample(range(33, 127), 90))).needles())).text
+    most = 0
+    for byte in text[:-1]:
+        redactor.feed(bytes([byte]) + b"\n" * MAX_GAP_BYTES)
+        most = max(most, redactor.held_bytes)
+    assert most <= MAX_IGNORED_BYTES + 90 + MAX_GAP_BYTES
+
+
+def test_an_unfinished_escape_is_held_and_an_endless_one_is_not() -> None:
+    redactor = Redactor(plain(TOKEN))
+    assert redactor.feed(b"ab\x1b[3") == b"ab"
+    assert redactor.feed(b"1mcd") == b"\x1b[31mcd"
+    assert redactor.feed(b"\x1b[" + b"1;" * MAX_ESCAPE_BYTES)[:2] == b"\x1b["
+    assert redactor.held_bytes == 0
+
+
+def test_what_the_end_cuts_off_is_masked_from_eight_bytes_on() -> None:
+    for size in range(1, len(TOKEN)):
+        out = redact_all(plain(TOKEN), b"x" + TOKEN[:size] + b"\n")
+        assert out == (b"x" + TOKEN[:size] + b"\n" if size < 8 else b"x[redacted:S0]\n")
+
+
+def test_a_public_head_at_the_end_is_no_secret() -> None:
+    """concourse/concourse 9424, and the scheme and host of a URL."""
+    needles = build([("A", b"https://host.example/hook/9fK2mQ7xzz", Redact.ON)])
+    assert redact_all(needles, b"see https://host.example") == b"see https://host.example"
+    assert redact_all(needles, b"see https://host.example/hook/9f") == b"see [redacted:A]"
+
+
+def test_idle_shows_three_bytes_of_a_long_needle_and_none_of_a_short_one() -> None:
+    for value, shown in ((TOKEN, [b"t", b"o", b"k", b""]), (b"tok_12345", [b"", b"", b"", b""])):
+        redactor = Redactor(plain(value))
+        got: list[bytes] = []
+        for at in range(4):
+            assert redactor.feed(value[at : at + 1]) == b""
+            got.append(redactor.idle())
+        assert got == shown
+        assert redactor.feed(value[4:]).startswith(b"[redacted:S0]")
+        assert redactor.redacted_count == 1
+
+
+def test_idle_shows_what_goes_on_as_something_else_once() -> None:
+    redactor = Redactor(plain(TOKEN))
+    out = redactor.feed(b"say to") + redactor.idle() + redactor.feed(b"") + redactor.idle()
+    assert out + redactor.feed(b"day") + redactor.finish() == b"say today"
+
+
+def test_idle_never_shows_what_a_marker_stands_for() -> None:
+    """`ab` at the end of one value is the head of the other."""
+    redactor = Redactor(plain(b"12345678ab", b"ab-second-value"))
+    assert redactor.feed(b"12345678ab") + redactor.idle() == b"[redacted:S0]"
+    assert redactor.feed(b"!") == b"!"
+
+
+def test_a_needle_added_later_is_found_in_what_is_held() -> None:
+    """REDACTION §9.11."""
+    redactor = Redactor(plain(b"tok_Ab-something-else"))
+    assert redactor.feed(b"x tok_Ab") == b"x "
+    redactor.replace_needles(plain(TOKEN))
+    assert redactor.feed(TOKEN[6:] + b" y") == b"[redacted:S0] y"
+
+
+def test_a_needle_added_later_has_its_rest_masked_when_half_is_shown() -> None:
+    redactor = Redactor(build([]))
+    assert redactor.feed(b"nothing, ") == b"nothing, "
+    redactor.replace_needles(plain(OTHER))
+    assert redactor.feed(b"x " + TOKEN[:20]) == b"x " + TOKEN[:20]
+    redactor.replace_needles(plain(OTHER, TOKEN))
+    assert redactor.feed(TOKEN[20:] + b" y") == b"[redacted:S1] y"
+
+
+def test_a_needle_taken_away_is_let_go() -> None:
+    redactor = Redactor(plain(TOKEN))
+    assert redactor.feed(TOKEN[:20]) == b""
+    redactor.replace_needles(build([]))
+    assert redactor.feed(b"!") == TOKEN[:20] + b"!"
+    assert redactor.finish() == b""
+
+
+def test_a_marker_half_of_which_is_held_survives_a_change_of_needles() -> None:
+    redactor = Redactor(plain(b"12345678ab", b"ab-second-value"))
+    assert redactor.feed(b"12345678ab") == b"[redacted:S0]"
+    redactor.replace_needles(plain(OTHER))
+    assert redactor.feed(b"c") + redactor.finish() == b"c"
+
+
+def test_another_marker_where_the_usual_one_would_hold_a_needle() -> None:
+    for value in (b"[redacted:S0]", b"redacted", b"dacted:S", b"x[redacted", b"S0]-and-more", b"]]]]abcd"):
+        needles = plain(value)
+        marker = needles.markers[0]
+        assert marker != b"[redacted:S0]"
+        out = redact_all(needles, b"<" + value + b"." + value + b">")
+        assert out == b"<" + marker + b"." + marker + b">"
+        assert redact_all(needles, out) == out
+
+
+def test_a_marker_is_found_whatever_the_needles_are() -> None:
+    """Needles that touch every style, then every run of one printable character."""
+    heads = [b"[", b"<", b"{", b"(", b"*", b"#"]
+    taken = plain(*(b"abcdefgh" + head for head in heads))
+    assert taken.markers[0] not in (b"", b"[redacted:S0]")
+    everything = plain(*(bytes([byte]) * 9 for byte in range(0x21, 0x7F)), b"[redacted]" * 2)
+    assert everything.markers[0] == b""
+
+
+def test_a_redactor_shows_nothing_of_what_it_holds() -> None:
+    redactor = Redactor(plain(TOKEN))
+    redactor.feed(TOKEN[:30])
+    assert "tok_" not in f"{redactor!r} {redactor}"
