@@ -56,6 +56,7 @@ _TOKENS: Final = re.compile(
     re.DOTALL,
 )
 _PROSE_DASHES: Final = "\u2013\u2014\u2015"
+_SPACES: Final = re.compile(" *")
 EMPTY: Final = r"\{empty}"
 
 
@@ -108,6 +109,8 @@ def show_lines(text: Text | bytes) -> Iterator[Shown]:
         yield show("")
     while start < len(whole):
         end = whole.find("\n", start, start + PIECE_CHARS) + 1 or start + PIECE_CHARS
+        if whole[end - 1 : end] == " " and (rest := _SPACES.match(whole, end)):
+            end = rest.end()  # a run of spaces stays one
         yield _Writer(whole[start:end], is_bytes=is_bytes, limit=None).write()
         start = end
 

@@ -1,232 +1,143 @@
-"""What would run: everything about a request that is fixed before anyone is asked.
+"""Finding out what a request would run, before anyone is asked.
 
-A `Plan` holds the working directory open from asking to spawn. `recheck` says whether what was
-shown is still what would run. It refuses to know operators and values.
+It blocks on the file system, so it is called off the loop. It refuses to know operators, rules'
+verdicts and values.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import pwd
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from . import identity
-from .bindings import Binding, Delivery, Redact, describe_source
+from .bindings import Binding
 from .capsules import Capsule
-from .config import BinaryConfig, Config
-from .deliveries import Prepared, is_supported
+from .config import Config
 from .errors import ConfigError, DenialCode, Refusal
-from .identity import BinaryState, FileOperand, PinnedBinary, changed_operand, file_operands
+from .identity import BinaryState, FileOperand, PinnedBinary, file_operands
 from .operands import has_more
-from .operator_protocol import (
-    STDIN_PREVIEW_MAX_BYTES,
-    BindingView,
-    FileOperandView,
-    RequestView,
-    StdinView,
-)
-from .peer import Caller
+from .operator_protocol import STDIN_PREVIEW_MAX_BYTES, StdinView
+from .plan import Plan, writable_roots
 from .policy import Shape
-from .protocol import Ask, ExecCommand, StdinKind, Target, bytes_from_text, text_from_bytes
+from .protocol import Ask, ExecCommand, StdinKind, bytes_from_text
 from .runner import confine
-from .runner.environment import child_environment
-from .runner.spec import RunSpec
-from .sources.resolver import consumed_variables
 from .workdir import WorkDir, open_workdir
 
 NO_BOUNDARY: Final = "no boundary (kind none): the agent can approve itself"
 
 
-@dataclass
-class Plan:
-    """One request, examined. `close` lets go of the working directory."""
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came, and where. `hidden`: host paths that no command may see."""
 
     message: ExecCommand
     argv: tuple[bytes, ...]
+    stdin: bytes
     capsule: Capsule
-    binary: PinnedBinary
-    binary_config: BinaryConfig
-    workdir: WorkDir
-    files: tuple[FileOperand, ...]
-    stdin: StdinView
-    bindings: dict[str, Binding]
-    confinement: confine.Confinement
-    shape: Shape
-    notices: tuple[str, ...]
-    target: Target = Target.HOST
-
-    @property
-    def cwd_text(self) -> str:
-        """The host directory for the record."""
-        return self.workdir.host_path.decode("utf-8", "backslashreplace")
-
-    def close(self) -> None:
-        """Let go of the working directory."""
-        self.workdir.close()
-
-    @property
-    def writable_roots(self) -> tuple[bytes, ...]:
-        """The host directories in which the agent can change files."""
-        return _writable_roots(self.capsule)
-
-    def spec(self, prepared: Prepared, config: Config, environ: Mapping[str, str]) -> RunSpec:
-        """What the runner is told, once the values are there."""
-        limits = config.limits
-        wanted = self.message.timeout_s
-        env = child_environment(
-            operator=environ,
-            caller=self.message.env,
-            binary=self.binary_config.env,
-            home=os.path.expanduser("~"),
-            user=_operator_name(),
-            consumed=consumed_variables(config.all_bindings()),
-        )
-        return RunSpec(
-            executable=self.binary.path,
-            argv=self.argv,
-            cwd=self.workdir,
-            env={**env, **prepared.env},
-            confinement=self.confinement,
-            stdin=self.message.stdin,
-            run_s=min(wanted, limits.run_s) if wanted and limits.run_s else wanted or limits.run_s,
-            grace_s=limits.kill_grace_s,
-            drain_s=limits.drain_s,
-        )
+    config: Config
+    hidden: tuple[str, ...]
 
 
-def examine(
-    message: ExecCommand,
-    argv: tuple[bytes, ...],
-    stdin: bytes,
-    capsule: Capsule,
-    config: Config,
-    hidden: tuple[str, ...],
-) -> Plan:
-    """Everything about a request that can be known before anyone is asked.
+def asked_by(
+    message: Ask, argv: tuple[bytes, ...], capsule: Capsule, config: Config, hidden: tuple[str, ...]
+) -> Asked:
+    """An inquiry as the request that it is about."""
+    request = ExecCommand(
+        protocol=message.protocol,
+        command=message.command,
+        args=message.args,
+        cwd=message.cwd,
+        want=message.want,
+    )
+    return Asked(request, argv, b"", capsule, config, hidden)
 
-    Blocks on the file system, so it is called off the loop.
-    Raises: Refusal(NOT_ALLOWED, UNKNOWN_BINDING, WORKDIR_REJECTED).
+
+def examine(asked: Asked) -> Plan:
+    """Everything about a request that can be known now. Close the plan.
+
+    Raises: Refusal(BAD_REQUEST, NOT_ALLOWED, UNKNOWN_BINDING, WORKDIR_REJECTED).
     """
-    bindings = config.bindings_of(capsule.name)
+    message, capsule = asked.message, asked.capsule
+    _check_terminal(message)
+    bindings = asked.config.bindings_of(capsule.name)
     _check_want(message.want, bindings, capsule)
-    known = _listed(argv[0], capsule)
-    try:
-        binary = identity.pin_again(known)
-    except ConfigError as error:
-        raise Refusal(
-            DenialCode.NOT_ALLOWED, str(error), hint="the operator has to install it again"
-        ) from error
+    known = _listed(asked.argv[0], capsule)
+    binary = _as_it_is(known)
     is_changed = identity.state_of(known) is not BinaryState.SAME
     mapped = msgspec.structs.replace(capsule.config, mounts=capsule.mounts)
-    held = open_workdir(bytes_from_text(message.cwd), mapped, hidden=hidden)
+    held = open_workdir(bytes_from_text(message.cwd), mapped, hidden=asked.hidden)
     try:
-        files = file_operands(argv[1:], held.fd, _writable_roots(capsule))
-        binary_config = capsule.config.binary(known.name)
+        files = file_operands(asked.argv[1:], held.fd, writable_roots(capsule))
+        config = capsule.config.binary(known.name)
+        confinement = confine.confinement(
+            config, held, asked.hidden, binary=known.name, capsule=capsule.name
+        )
         return Plan(
             message=message,
-            argv=argv,
+            argv=asked.argv,
             capsule=capsule,
             binary=binary,
-            binary_config=binary_config,
+            binary_config=config,
             workdir=held,
             files=files,
-            stdin=_stdin_view(message.stdin, stdin),
+            stdin=_stdin_view(message.stdin, asked.stdin),
             bindings=bindings,
-            confinement=confine.confinement(
-                binary_config, held, hidden, binary=known.name, capsule=capsule.name
-            ),
-            shape=Shape(
-                capsule=capsule.name,
-                argv=argv,
-                cwd=held.host_path,
-                is_cwd_writable=held.is_agent_writable,
-                available=frozenset(bindings),
-                want=message.want,
-                stdin=message.stdin,
-                has_tty=message.tty is not None,
-                has_writable_files=bool(files),
-                is_binary_changed=is_changed,
-            ),
-            notices=_notices(capsule, held, known, argv, files, is_changed=is_changed),
+            confinement=confinement,
+            shape=_shape(asked, held, bindings, files, is_changed=is_changed),
+            notices=_notices(asked, held, known, files, is_changed=is_changed),
         )
     except BaseException:
         held.close()
         raise
 
 
-def ask_shape(
-    message: Ask, argv: tuple[bytes, ...], capsule: Capsule, config: Config, hidden: tuple[str, ...]
+def _shape(
+    asked: Asked,
+    held: WorkDir,
+    bindings: dict[str, Binding],
+    files: tuple[FileOperand, ...],
+    *,
+    is_changed: bool,
 ) -> Shape:
-    """What policy would see of a request like this, without asking anyone.
-
-    Raises: Refusal, as `examine` does.
-    """
-    plan = examine(
-        ExecCommand(
-            protocol=message.protocol,
-            command=message.command,
-            args=message.args,
-            cwd=message.cwd,
-            want=message.want,
-        ),
-        argv,
-        b"",
-        capsule,
-        config,
-        hidden,
-    )
-    plan.close()
-    return plan.shape
-
-
-def recheck(plan: Plan) -> None:
-    """Return when what was shown is still what would run.
-
-    Raises: Refusal(CHANGED_SINCE_APPROVAL) that names what is different.
-    """
-    state = identity.state_of(plan.binary)
-    if state is not BinaryState.SAME:
-        raise _changed(f"{plan.binary.path} is {state.value} since it was shown")
-    changed = changed_operand(plan.files, plan.argv[1:], plan.workdir.fd, plan.writable_roots)
-    if changed is not None:
-        raise _changed(f"the file {ascii(changed)[2:-1]} is not the one that was shown")
-
-
-def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
-    """All that the operator is shown."""
-    message = plan.message
-    return RequestView(
-        id=request_id,
-        capsule=plan.capsule.name,
-        capsule_kind=plan.capsule.kind.value,
-        command=message.command,
-        args=message.args,
-        cwd=text_from_bytes(plan.workdir.host_path),
-        capsule_cwd=message.cwd,
-        cwd_writable=plan.workdir.is_agent_writable,
-        binary_path=text_from_bytes(plan.binary.path.encode("utf-8", "surrogateescape")),
-        target=plan.target,
-        confinement=plan.confinement.describe(),
-        stdin=plan.stdin,
-        tty=message.tty,
-        reason=message.reason,
+    """What policy sees."""
+    message = asked.message
+    return Shape(
+        capsule=asked.capsule.name,
+        argv=asked.argv,
+        cwd=held.host_path,
+        is_cwd_writable=held.is_agent_writable,
+        available=frozenset(bindings),
         want=message.want,
-        bindings=tuple(
-            _binding_view(binding, wanted=binding.name in message.want)
-            for binding in plan.bindings.values()
-        ),
-        files=tuple(
-            FileOperandView(text_from_bytes(file.path), file.size_bytes, file.sha256)
-            for file in plan.files
-        ),
-        asked_by=caller.chain,
-        notices=plan.notices,
+        stdin=message.stdin,
+        has_tty=message.tty is not None,
+        has_writable_files=bool(files),
+        is_binary_changed=is_changed,
     )
+
+
+def _check_terminal(message: ExecCommand) -> None:
+    if message.tty is not None:
+        raise Refusal(
+            DenialCode.BAD_REQUEST,
+            "this broker gives commands no terminal",
+            hint="run it without -t; many programs have an option such as --no-interactive",
+        )
+
+
+def _as_it_is(known: PinnedBinary) -> PinnedBinary:
+    """The listed binary as it is now.
+
+    Raises: Refusal(NOT_ALLOWED) when it is gone or can no longer be trusted.
+    """
+    try:
+        return identity.pin_again(known)
+    except ConfigError as error:
+        raise Refusal(
+            DenialCode.NOT_ALLOWED, str(error), hint="the operator has to install it again"
+        ) from error
 
 
 def _listed(command: bytes, capsule: Capsule) -> PinnedBinary:
@@ -260,16 +171,6 @@ def _check_want(want: tuple[str, ...], bindings: dict[str, Binding], capsule: Ca
             )
 
 
-def _writable_roots(capsule: Capsule) -> tuple[bytes, ...]:
-    if not capsule.has_boundary:
-        return (b"/",)
-    return tuple(
-        mount.host.encode("utf-8", "surrogateescape")
-        for mount in capsule.mounts
-        if not mount.read_only
-    )
-
-
 def _stdin_view(kind: StdinKind, data: bytes) -> StdinView:
     if kind is not StdinKind.CLOSED:
         return StdinView(kind)
@@ -277,56 +178,21 @@ def _stdin_view(kind: StdinKind, data: bytes) -> StdinView:
     return StdinView(kind, len(data), digest, data[:STDIN_PREVIEW_MAX_BYTES])
 
 
-def _binding_view(binding: Binding, *, wanted: bool) -> BindingView:
-    warnings: list[str] = []
-    if binding.redact is Redact.OFF:
-        warnings.append('its value is not taken out of the output (redact = "off")')
-    if not is_supported(binding.delivery):
-        warnings.append(f"delivery {binding.delivery.value} is not part of this version")
-    elif binding.delivery is not Delivery.ENV and binding.deliver_as:
-        warnings.append(f"delivered as {binding.deliver_as}")
-    return BindingView(
-        binding.name,
-        describe_source(binding.source),
-        binding.delivery.value,
-        binding.label,
-        wanted,
-        tuple(warnings),
-    )
-
-
 def _notices(
-    capsule: Capsule,
+    asked: Asked,
     held: WorkDir,
     known: PinnedBinary,
-    argv: tuple[bytes, ...],
     files: tuple[FileOperand, ...],
     *,
     is_changed: bool,
 ) -> tuple[str, ...]:
     lines: list[str] = []
-    if not capsule.has_boundary:
+    if not asked.capsule.has_boundary:
         lines.append(NO_BOUNDARY)
     if is_changed:
         lines.append(f"{known.path} has changed since the broker started")
     if held.is_fallback:
         lines.append("the agent's directory is under no mount: it runs in the fallback directory")
-    if any(not file.sha256 for file in files) or has_more(argv[1:], files):
+    if any(not file.sha256 for file in files) or has_more(asked.argv[1:], files):
         lines.append("not every file among the arguments could be digested: too many, or too large")
     return tuple(lines)
-
-
-def _operator_name() -> str:
-    """The operator's login name; a uid without a passwd entry goes by its number."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def _changed(words: str) -> Refusal:
-    return Refusal(
-        DenialCode.CHANGED_SINCE_APPROVAL,
-        words,
-        hint="ask again, so that the operator sees what it is now",
-    )

@@ -19,12 +19,13 @@ from .connection import CapsuleConnection
 from .deliveries import Prepared, check_supported, prepare
 from .desk import Entry
 from .errors import DenialCode, PeerProtocolError, Refusal, SourceError
-from .examine import Plan, ask_shape, examine, recheck, view_of
+from .examine import Asked, asked_by, examine
 from .frames import Stream
 from .intake import CallerGone, Intake, either
 from .operator_protocol import FINAL_STATES, RequestState
 from .output import Output
 from .peer import Caller
+from .plan import Plan, recheck
 from .protocol import (
     EXIT_NOT_RUN,
     Ask,
@@ -42,6 +43,7 @@ from .runner.running import Running
 from .runner.spec import Ended, SpawnFailed
 from .services import Services
 from .trail import Trail
+from .views import view_of
 
 _log = logging.getLogger(__name__)
 
@@ -125,9 +127,10 @@ class Session:
             self._while_there(self._intake.closed_stdin(message.stdin)),
             "a stdin that was declared closed did not end",
         )
-        plan = await asyncio.to_thread(
-            examine, message, self._argv, stdin, self._capsule, self._config, self._services.hidden
+        asked = Asked(
+            message, self._argv, stdin, self._capsule, self._config, self._services.hidden
         )
+        plan = await asyncio.to_thread(examine, asked)
         try:
             entry, rule_bindings = self._enter(plan)
             try:
@@ -282,12 +285,14 @@ class Session:
         approvals = self._services.approvals
         try:
             approvals.desk.charge_inquiry(self._capsule.name, approvals.now())
-            shape = await asyncio.to_thread(
-                ask_shape, message, argv, self._capsule, self._config, self._services.hidden
+            plan = await asyncio.to_thread(
+                examine,
+                asked_by(message, argv, self._capsule, self._config, self._services.hidden),
             )
         except Refusal as refusal:
             return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
-        verdict = policy.decide(shape, self._config.rules, today=_today())
+        plan.close()
+        verdict = policy.decide(plan.shape, self._config.rules, today=_today())
         code = verdict.code.value if verdict.code else ""
         return protocol.AskResult(verdict.outcome, code, verdict.reason)
 
@@ -335,9 +340,7 @@ class Session:
     async def _deny(self, refusal: Refusal) -> None:
         await self._trail.refused(refusal.code, str(refusal))
         exit_code = refusal.exit_code if isinstance(refusal, SpawnFailed) else EXIT_NOT_RUN
-        self._connection.send(
-            ExecDenied(refusal.code.value, str(refusal), refusal.hint, exit_code)
-        )
+        self._connection.send(ExecDenied(refusal.code.value, str(refusal), refusal.hint, exit_code))
 
 
 def _today() -> datetime:

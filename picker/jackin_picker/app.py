@@ -8,9 +8,7 @@ credential's value ever enters this process.
 from __future__ import annotations
 
 import sys
-import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +29,7 @@ from jackin_broker.operator_protocol import (
 )
 
 from .link import Link
-from .screen import DeskScreen
+from .screen import Clock, DeskScreen
 
 # Enough to find the place; the message of an exception may quote a request and is left out.
 CRASH_FRAMES: Final = 6
@@ -62,16 +60,17 @@ THEME: Final = Theme(
 class PickerApp(App[None], inherit_bindings=False):
     """Attached to the broker at `socket_path`. `failure` says why it ended, or is empty."""
 
+    TITLE = "jackin-exec"
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
     CSS = "Screen { background: $background; color: $foreground; }"
 
-    def __init__(self, socket_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, socket_path: Path, clock: Clock | None = None) -> None:
         super().__init__()
         self.failure = ""
         self.hint = ""
         self._link = Link(socket_path)
-        self._desk = DeskScreen(self, clock)
+        self._desk = DeskScreen(self, clock or Clock())
 
     async def on_mount(self) -> None:
         self.register_theme(THEME)

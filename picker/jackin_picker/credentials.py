@@ -118,7 +118,8 @@ def _block(choices: Choices, index: int, width: int) -> list[Content]:
     binding = choices.rows[index]
     here = choices.place is Place.ROW and choices.row == index
     ticked = choices.is_ticked(binding.name)
-    name_cells = min(NAME_CELLS_MAX, max(len(row.name) for row in choices.rows))
+    widths = (literal(row.name, limit=NAME_CELLS_MAX).cell_length for row in choices.rows)
+    name_cells = min(NAME_CELLS_MAX, max(widths))
     wanted = own("  wanted ", KEY) if binding.wanted else own(" ")
     head = row(
         own("› ", CURSOR) if here else own("  "),

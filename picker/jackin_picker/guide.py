@@ -30,7 +30,7 @@ _TEXT: Final[tuple[LiteralString, ...]] = (
     "so that typing meant for another window answers nothing. Enter runs only after",
     "you ticked something or moved to Run. A paste or the mouse alone never decides.",
     "",
-    "What stands after \"agent says\" is the agent's claim; the rest is what the",
+    'What stands after "agent says" is the agent\'s claim; the rest is what the',
     "broker found. One numbered line is one argument, and │ continues it.",
     "",
     "A backslash marks what could not be shown as it is: \\n is a line break,",

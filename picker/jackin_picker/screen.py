@@ -8,7 +8,7 @@ ends or changes, whatever lay over it is closed and the next one starts unarmed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -38,6 +38,17 @@ from .text import NOTHING, literal, own, row
 CLOCK_S = 1.0
 
 
+class Clock:
+    """Seconds of the clock with which Textual stamps what arrives."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def arrival_s(self, event: events.Event) -> float:
+        """When it was read from the terminal, which may be long before it is handled."""
+        return event.time
+
+
 class Stage(Protocol):
     """What the screen needs of the program around it."""
 
@@ -61,7 +72,7 @@ class Stage(Protocol):
 class DeskScreen(Screen[None], inherit_bindings=False):
     """What waits, one at a time."""
 
-    def __init__(self, stage: Stage, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stage: Stage, clock: Clock) -> None:
         super().__init__()
         self._stage = stage
         self._clock = clock
@@ -128,7 +139,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
 
     def _heard(self, view: RequestView) -> None:
         if view.state is RequestState.WAITING:
-            self._deadlines.setdefault(view.id, self._clock() + view.expires_in_s)
+            self._deadlines.setdefault(view.id, self._clock.now_s() + view.expires_in_s)
         else:
             self._deadlines.pop(view.id, None)
 
@@ -170,7 +181,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
         if prompt is None or not self._stage.is_on_top(self):
             return
         if self._sheet.can_decide:
-            prompt.guard.drawn(prompt.digest, self._clock())
+            prompt.guard.drawn(prompt.digest, self._clock.now_s())
         else:
             prompt.guard.hidden()
         self._await_silence()
@@ -181,7 +192,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
             self._arming = None
         prompt = self._prompt
         if prompt is not None and not prompt.guard.is_armed:
-            left_s = prompt.guard.silence_left_s(self._clock())
+            left_s = prompt.guard.silence_left_s(self._clock.now_s())
             self._arming = self.set_timer(left_s, self._arm)
 
     def _arm(self) -> None:
@@ -189,7 +200,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
         prompt = self._prompt
         if prompt is None or not self._stage.is_on_top(self):
             return
-        if prompt.guard.poll(self._clock()):
+        if prompt.guard.poll(self._clock.now_s()):
             self._board.refresh()
         elif self._sheet.can_decide:
             self._await_silence()
@@ -202,7 +213,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
         if prompt is None:
             self._idle_key(event)
             return
-        outcome = prompt.press(Key(event.key, event.character, event.time))
+        outcome = prompt.press(Key(event.key, event.character, self._clock.arrival_s(event)))
         if isinstance(outcome, Decide):
             self._stage.decide(outcome)
         elif outcome is Wish.LEAVE:
@@ -223,7 +234,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         if self._prompt is not None:
-            self._prompt.paste(event.text, event.time)
+            self._prompt.paste(event.text, self._clock.arrival_s(event))
             self._board.refresh()
 
     def on_click(self, event: events.Click) -> None:
@@ -259,7 +270,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
                 is_attached=self._is_attached,
             )
             return idle_sheet(idle, width, height)
-        left_s = self._deadlines.get(prompt.view.id, 0) - self._clock()
+        left_s = self._deadlines.get(prompt.view.id, 0) - self._clock.now_s()
         face = prompt.face(waiting=len(self._inbox.waiting), expires_in_s=left_s)
         self._sheet = prompt_sheet(face, width, height)
         return list(self._sheet.lines)

@@ -227,6 +227,10 @@ def _status(prompt: Prompt, width: int) -> Content:
     else:
         state = own("  ● ready  ", GOOD)
         words = own("tick a credential, or move to Run; then Enter runs it")
+        if not prompt.choices.total:
+            words = own("move to Run; then Enter runs it")
+    if prompt.is_armed and prompt.choices.place is Place.DENY:
+        words = own("Enter denies it", STRONG)
     return row(state, prompt.note or words)
 
 

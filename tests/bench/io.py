@@ -24,14 +24,14 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "tests")]
 
-from jackin_broker.runner import host  # noqa: E402
-from jackin_broker.runner.probe import (  # noqa: E402
+from jackin_broker.runner import host  # noqa: E402 - found by the line above
+from jackin_broker.runner.probe import (  # noqa: E402 - found by the line above
     BASE_OPTIONS,
     NAMESPACE_OPTIONS,
     abilities,
 )
 from support import real  # noqa: E402 - found by the line above
-from support.commands import UNCONFINED, Sink, confined, run, workdir_at  # noqa: E402
+from support.commands import UNCONFINED, Sink, confined, run, workdir_at  # noqa: E402 - found by the line above
 
 MIB: Final = 1024 * 1024
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")

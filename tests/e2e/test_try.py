@@ -25,21 +25,24 @@ def _environment(home: Path, path: str) -> dict[str, str]:
 
 @pytest.fixture
 def trial(private_home: Path) -> Generator[Terminal]:
+    before = _trials()
     env = _environment(private_home, f"{PROGRAMS}:{SEARCH_PATH}")
     with terminal([program("jackin-broker"), "try"], env=env, rows=40, cols=100) as screen:
         screen.wait_for("Press Enter")
         screen.press("enter")
         screen.wait_for("asks to run")
         yield screen
+        assert screen.wait_ended() == 0
+    wait_until(lambda: _trials() <= before, "the trial's directory is gone")
 
 
-def _left_behind() -> list[str]:
-    return [name for name in os.listdir("/tmp") if name.startswith("jackin-try-")]
+def _trials() -> set[str]:
+    return {name for name in os.listdir("/tmp") if name.startswith("jackin-try-")}
 
 
 def test_yes_shows_the_agent_a_marker_and_nothing_stays_behind(trial: Terminal) -> None:
     trial.wait_for("DEMO_TOKEN")
-    trial.wait_for("ready")
+    trial.wait_for("● ready")
     trial.press("space", "down", "enter")
     trial.wait_for("What the agent saw")
     trial.wait_for("jackin-broker config init")
@@ -48,22 +51,18 @@ def test_yes_shows_the_agent_a_marker_and_nothing_stays_behind(trial: Terminal) 
     assert "[redacted:DEMO_TOKEN]" in text
     assert "exit status 0" in text
     assert "bindings=DEMO_TOKEN" in text
-    assert trial.wait_ended() == 0
-    wait_until(lambda: not _left_behind(), "the trial's directory is gone")
 
 
 def test_no_tells_the_agent_so(trial: Terminal) -> None:
-    trial.wait_for("ready")
+    trial.wait_for("● ready")
     trial.press("escape")
     trial.wait_for("What the agent saw")
     trial.wait_for("jackin-broker config init")
     text = trial.text
     assert "the operator said no" in text
     assert "exit status 126" in text
-    assert trial.wait_ended() == 0
 
 
 def test_an_interrupt_cleans_up(trial: Terminal) -> None:
+    trial.wait_for("● ready")
     trial.press("q")
-    assert trial.wait_ended() == 0
-    wait_until(lambda: not _left_behind(), "the trial's directory is gone")

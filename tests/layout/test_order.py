@@ -21,7 +21,8 @@ PACKAGE: Final = "jackin_broker"
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # What every other file may know.
     ("errors",),
-    ("protocol", "bindings", "patterns", "lookalikes"),
+    ("bindings", "lookalikes", "patterns", "rate", "texts"),
+    ("protocol",),
     ("frames", "operator_protocol", "display", "policy", "grants"),
     ("desk", "redact", "push_queue"),
     # The operating system, without a word of ours.
@@ -39,6 +40,9 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("launching",),
     # One request, start to end.
     ("audit", "approvals", "connection"),
+    ("trail", "services"),
+    ("plan",),
+    ("views",),
     ("intake", "output", "examine"),
     ("session",),
     # The doorways.
@@ -64,7 +68,9 @@ PURE: Final = (
     "grants",
     "desk",
     "push_queue",
+    "rate",
     "redact",
+    "texts",
 )
 # What reads or writes the world, or knows what time it is.
 IMPURE_MODULES: Final = frozenset(

@@ -11,28 +11,36 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
 from jackin_picker.app import PickerApp
 from jackin_picker.board import Board
 from jackin_picker.guard import ARM_S
+from jackin_picker.screen import Clock
 
 from .operator_playbook import OperatorPlaybook
 
 WAIT_S: Final = 20.0
-# Apart enough for the guard to take them for two presses of a person.
-KEY_GAP_S: Final = 0.02
+# A person's pace: no two keys of one paste are this far apart.
+KEY_GAP_S: Final = 0.1
 
 
-class HandClock:
-    """Stands still until it is moved. It starts before every key's own time."""
+class HandClock(Clock):
+    """Stands still until it is moved; a key arrives when it is pressed."""
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self._now_s = 0.0
 
-    def __call__(self) -> float:
-        return self.now_s
+    def now_s(self) -> float:
+        return self._now_s
+
+    def arrival_s(self, event: events.Event) -> float:
+        return self._now_s
+
+    def move(self, seconds: float) -> None:
+        self._now_s += seconds
 
 
 def screen_text(app: App[None]) -> str:
@@ -45,7 +53,7 @@ async def until(claim: Callable[[], bool], what: str, app: App[None]) -> None:
     """Return when the claim holds. Raises: AssertionError that shows the screen."""
     try:
         async with asyncio.timeout(WAIT_S):
-            while not claim():
+            while not claim():  # noqa: ASYNC110 - an app tells nobody what it has drawn
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"never: {what}; the screen:\n{screen_text(app)}") from None
@@ -56,18 +64,20 @@ async def until_shown(app: App[None], *texts: str) -> None:
     await until(lambda: all(text in screen_text(app) for text in texts), f"{texts} shown", app)
 
 
-async def arm(app: App[None], clock: HandClock) -> None:
-    """Let the prompt that is drawn come to be ready."""
-    await until_shown(app, "asks to run")
-    while "● ready" not in screen_text(app):
-        clock.now_s += ARM_S
-        await asyncio.sleep(0.01)
+async def arm(pilot: Pilot[None], clock: HandClock) -> None:
+    """Let the prompt come to be ready, the clock moved by exactly the silence that it takes."""
+    await until_shown(pilot.app, "asks to run")
+    # The prompt counts as drawn when what the drawing set off has been handled.
+    await pilot.pause()
+    await pilot.pause()
+    clock.move(ARM_S)
+    await until_shown(pilot.app, "● ready")
 
 
-async def press(pilot: Pilot[None], *keys: str) -> None:
+async def press(pilot: Pilot[None], clock: HandClock, *keys: str) -> None:
     """Press keys at a person's pace."""
     for key in keys:
-        await asyncio.sleep(KEY_GAP_S)
+        clock.move(KEY_GAP_S)
         await pilot.press(key)
 
 

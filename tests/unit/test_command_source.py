@@ -47,6 +47,10 @@ def test_a_failure_tells_the_status_and_nothing_that_was_printed(
     assert value not in told(failed, caplog)
 
 
+def test_what_it_says_on_stderr_is_no_part_of_the_value() -> None:
+    assert value_of("echo warning >&2; echo value; echo done >&2") == b"value"
+
+
 def test_a_death_by_signal_is_a_failure_too() -> None:
     failed = refusal(make_resolver(dict(os.environ)), shell("echo value; kill -KILL $$"))
     assert str(failed) == f"credential {NAME}: sh was ended by signal 9"

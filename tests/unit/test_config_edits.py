@@ -44,6 +44,7 @@ _ADD = """
 import sys
 from pathlib import Path
 from jackin_broker.config import edits
+print("ready", flush=True)
 sys.stdin.readline()
 path, lock, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 keys = {"keyring": "service", "on_demand": True}
@@ -137,11 +138,19 @@ def test_several_programs_at_once_all_get_their_entry_in(tmp_path: Path) -> None
         subprocess.Popen(
             [sys.executable, "-c", _ADD, str(path), str(tmp_path / "lock"), name],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
         )
         for name in names
     ]
     for program in programs:
-        program.communicate("go\n", timeout=START_LIMIT_S)
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    for program in programs:
+        program.communicate(timeout=START_LIMIT_S)
         assert program.returncode == 0
     assert sorted(load(path).bindings) == names

@@ -16,16 +16,16 @@ from urllib.parse import quote, quote_plus, urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.redaction_strategies import bounded
 
 from jackin_broker.bindings import Redact
 from jackin_broker.redact.alignment import cores
 from jackin_broker.redact.forms import forms_of
 from jackin_broker.redact.needles import build
 from jackin_broker.redact.stream import redact_all
-from jackin_broker.redact.values import Piece, refusal_of
+from jackin_broker.redact.values import pieces_of, refusal_of
+from support.redaction_strategies import bounded
 
-NASTY = "it's <a> \"q\" & $x/`y` 100%\\n+ä=?"
+NASTY = 'it\'s <a> "q" & $x/`y` 100%\\n+ä=?'
 MARKER = b"[redacted:A]"
 
 
@@ -69,7 +69,9 @@ PRINTERS: dict[str, Callable[[str], str]] = {
     "carriage returns": lambda v: v.replace(" ", "\r\n"),
     "coloured letters": lambda v: "".join(f"\x1b[38;5;{i % 256}m{c}" for i, c in enumerate(v)),
 }  # fmt: skip
-values = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=16, max_size=40)
+values = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=16, max_size=40
+)
 
 
 @pytest.mark.parametrize("printer", PRINTERS)
@@ -134,10 +136,12 @@ def test_base64_forms_are_nested_too() -> None:
         'printf "%s" "$V" | base64 -w 76',
         'printf "%s" "$V" | od -An -v -tx1',
         "export -p | grep V=",
-        'echo ${V}',
+        "echo ${V}",
     ],
 )
-@pytest.mark.parametrize("value", ["plain-Value_12345/x", NASTY, "two\nlines of-a 'value'", "tab\tand \x01control-char"])
+@pytest.mark.parametrize(
+    "value", ["plain-Value_12345/x", NASTY, "two\nlines of-a 'value'", "tab\tand \x01control-char"]
+)
 def test_what_a_real_shell_prints_is_masked(script: str, value: str) -> None:
     done = subprocess.run(
         ["bash", "-c", script], env={"V": value, "PATH": "/usr/bin:/bin"}, capture_output=True,
@@ -182,7 +186,7 @@ def test_no_form_is_shorter_than_a_needle() -> None:
 
 def test_public_heads_stay_public_in_every_form() -> None:
     """What every token of a kind begins with is no secret, encoded or not (DESIGN §10)."""
-    piece = Piece(b"xoxb-Ab3dEf6hIj9k/Lm2n", is_encoded=True)
+    (piece,) = pieces_of(b"xoxb-Ab3dEf6hIj9k/Lm2n")
     public = {form.text: form.public for form in forms_of(piece)}
     assert piece.public == 5
     assert public[piece.text] == 5
@@ -195,7 +199,7 @@ def test_nothing_that_holds_a_value_shows_it() -> None:
     """STYLE: any type that can hold a value has a repr without it."""
     value = b"k9-Sup3rSecret!"
     needles = build([("A", value, Redact.ON)])
-    piece = Piece(value, is_encoded=True)
+    (piece,) = pieces_of(value)
     things = [needles, piece, *forms_of(piece), *cores(value), *needles.needles(), needles.searcher]
     for thing in things:
         assert "Sup3r" not in f"{thing!r} {thing}"

@@ -41,7 +41,10 @@ def test_binary_stays_as_it_is_to_the_bit() -> None:
     needles = build([("A", TOKEN, Redact.ON)])
     for data, expected in (
         (noise, noise),
-        (noise[:99_999] + TOKEN + noise[99_999:], noise[:99_999] + b"[redacted:A]" + noise[99_999:]),
+        (
+            noise[:99_999] + TOKEN + noise[99_999:],
+            noise[:99_999] + b"[redacted:A]" + noise[99_999:],
+        ),
     ):
         redactor = Redactor(needles)
         parts = [redactor.feed(data[at : at + 65_536]) for at in range(0, len(data), 65_536)]
@@ -183,7 +186,14 @@ def test_a_marker_half_of_which_is_held_survives_a_change_of_needles() -> None:
 
 
 def test_another_marker_where_the_usual_one_would_hold_a_needle() -> None:
-    for value in (b"[redacted:S0]", b"redacted", b"dacted:S", b"x[redacted", b"S0]-and-more", b"]]]]abcd"):
+    for value in (
+        b"[redacted:S0]",
+        b"redacted",
+        b"dacted:S",
+        b"x[redacted",
+        b"S0]-and-more",
+        b"]]]]abcd",
+    ):
         needles = plain(value)
         marker = needles.markers[0]
         assert marker != b"[redacted:S0]"

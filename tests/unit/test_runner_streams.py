@@ -151,6 +151,30 @@ def test_a_reader_that_pauses_longer_than_the_drain_loses_nothing() -> None:
     assert within(pause()) == b"kept"
 
 
+def test_a_pause_during_the_drain_stops_its_clock() -> None:
+    """A grandchild is given its time to finish, not the slow reader's."""
+
+    async def pause() -> bytes:
+        sink = Sink()
+        script = "{ read x; sleep 0.3; echo late; } <&3 & echo early"
+        running = await start(
+            shell(f"exec 3<&0; {script}"), sink, stdin=StdinKind.LIVE, drain_s=0.5
+        )
+        await sink.until_out(b"early")
+        running.pause_output()
+        waiting = asyncio.ensure_future(running.wait())
+        done, _ = await asyncio.wait({waiting}, timeout=0.8)
+        assert not done
+        running.write_stdin(b"go\n")
+        done, _ = await asyncio.wait({waiting}, timeout=0.8)
+        assert not done
+        running.resume_output()
+        await waiting
+        return sink.out
+
+    assert within(pause()) == b"early\nlate\n"
+
+
 def test_a_caller_that_went_away_while_paused_is_not_waited_for() -> None:
     """Nobody will resume: the end comes without the rest of the output."""
 

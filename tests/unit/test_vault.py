@@ -217,7 +217,11 @@ def test_forty_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:
-        writer.communicate("go\n", timeout=WRITERS_LIMIT_S)
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=WRITERS_LIMIT_S)
         assert writer.returncode == 0
     names = [f"{writer}-{item}" for writer in range(WRITERS) for item in range(ITEMS_EACH)]
     lost = [name for name in names if vault.get("service", name) != f"value of {name}"]

@@ -24,7 +24,10 @@ def ask_hidden(question: str, *, confirm: bool, without_terminal: str) -> str:
     if not sys.stdin.isatty():
         raise JackinError("there is no terminal to ask on", hint=without_terminal)
     answer: str = click.prompt(
-        question, hide_input=True, confirmation_prompt=confirm, err=True, prompt_suffix=": "
+        question,
+        hide_input=True,
+        confirmation_prompt=f"{question} again" if confirm else False,
+        err=True,
     )
     return answer
 

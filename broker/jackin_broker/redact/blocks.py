@@ -16,7 +16,6 @@ WIDE_BYTES: Final = 8
 NARROW_BYTES: Final = 4
 # So many blocks are asked for at a time: where one is known, all of these are looked at closer.
 _PIECE_WORDS: Final = 1024
-_CODES: Final = {WIDE_BYTES: "Q", NARROW_BYTES: "I"}
 
 
 class Blocks:
@@ -25,17 +24,16 @@ class Blocks:
     `width` is 4 or 8, `stride` a multiple of it. A window has `stride + width - 1` bytes.
     """
 
-    __slots__ = ("_code", "_known", "_places", "_step", "_stride", "_width")
+    __slots__ = ("_known", "_places", "_step", "_stride", "_width")
 
     def __init__(self, windows: Iterable[tuple[bytes, int]], *, width: int, stride: int) -> None:
         self._width: Final = width
         self._stride: Final = stride
         self._step: Final = stride // width
-        self._code: Final = _CODES[width]
         places: dict[int, list[tuple[bytes, int]]] = {}
         for needle, at in windows:
             for offset in range(at, at + stride):
-                block = memoryview(needle[offset : offset + width]).cast(self._code)[0]
+                block = _numbers(memoryview(needle[offset : offset + width]), width)[0]
                 places.setdefault(block, []).append((needle, offset))
         self._places: Final = places
         self._known: Final = frozenset(places)
@@ -45,7 +43,7 @@ class Blocks:
         if not self._known:
             return
         whole = (len(text) - base) // self._width * self._width
-        words = memoryview(text)[base : base + whole].cast(self._code)[:: self._step]
+        words = _numbers(memoryview(text)[base : base + whole], self._width)[:: self._step]
         for low in range(0, len(words), _PIECE_WORDS):
             piece = words[low : low + _PIECE_WORDS]
             if self._known.isdisjoint(piece):
@@ -53,3 +51,7 @@ class Blocks:
             for index in compress(range(len(piece)), map(self._known.__contains__, piece)):
                 for needle, offset in self._places[piece[index]]:
                     yield base + (low + index) * self._stride - offset, needle
+
+
+def _numbers(view: memoryview, width: int) -> memoryview[int]:
+    return view.cast("Q") if width == WIDE_BYTES else view.cast("I")

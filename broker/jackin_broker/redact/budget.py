@@ -1,8 +1,9 @@
 """The guessing budget: a redactor that masks tells who asks whether a guess was right.
 
 Text that begins like a value is held back, and what is held can be told from what is not. So
-heads of a needle that were held and then let go, or cut off, are counted for each binding,
-across streams and commands. Within the budget they are accidents; past it someone is guessing.
+heads of a needle that were held and then let go or cut off, and those that failed in the last
+bytes of a write, are counted for each binding, across streams and commands. Within the budget
+they are accidents; past it someone is guessing.
 
 Pure: time is passed in. Refuses to know who is told and what is suspended.
 """
@@ -18,9 +19,9 @@ DEEP_BYTES: Final = 8
 # … but whoever gets so far has learned eight characters. So heads from here on count too. Below,
 # `idle` shows up to three bytes anyway, and words of every kind begin like some needle.
 SHALLOW_BYTES: Final = 4
-# Measured in tests/unit/test_redact_guessing.py: an echo attack on 40 letters and digits pays 32
+# Measured in tests/unit/test_redact_guessing.py: an echo attack on letters and digits pays 32
 # misses a character on average; ordinary logs, editors and shells stay below three.
-BUDGET: Final = 32
+BUDGET: Final = 24
 # Typing a word that begins like a password is forgiven at this rate; a deep miss never is.
 FORGIVE_ONE_EVERY_S: Final = 3600.0
 

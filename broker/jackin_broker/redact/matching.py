@@ -67,24 +67,37 @@ class Matching:
             if (span := self._span(text, start, self._set.needle(found))) is not None
         ]
 
-    def begun(self) -> list[Begun]:
-        """Every place from which the end of the buffer may be the head of a needle.
+    def tail(self) -> tuple[list[Begun], list[Begun]]:
+        """What the end of the buffer may be the head of, and what it just failed to be.
 
         Shape: of heads too short to be a guess only the first needle of each place.
         """
-        return [begun for text in self._texts for begun in self._begun_in(text)]
+        begun: list[Begun] = []
+        missed: list[Begun] = []
+        for text in self._texts:
+            starts, misses = self._set.heads.at_the_end(text)
+            begun.extend(self._begun(text, starts))
+            begun.extend(self._lead_alone(text))
+            for miss in misses:
+                start, needle = self.view.raw_index(miss.start), self._set.needle(miss.needle)
+                missed.append(Begun(start, miss.start, miss.head_bytes, needle))
+        return begun, missed
 
-    def cut_off(self) -> list[Span]:
+    def cut_off(self, begun: Iterable[Begun]) -> list[Span]:
         """The tail that is masked if nothing follows."""
         end = self.view.raw_index(len(self.view.text) - 1) + 1 if self.view.text else 0
-        return [Span(b.start, end, b.needle.owner) for b in self.begun() if b.is_cut_off]
+        return [Span(b.start, end, b.needle.owner) for b in begun if b.is_cut_off]
 
     def _span(self, text: bytes, index: int, needle: Needle) -> Span | None:
         view, size = self.view, len(needle.text)
         stop = index + size
-        start, end = view.raw_index(index), view.raw_index(stop - 1) + 1
-        if not view.is_tight(start, end, size):
-            return None
+        start = view.raw_index(index)
+        end = start + size
+        # the usual case, nothing in between; a needle with an ESC may be cut by an escape
+        if self._set.has_escapes or not view.raw.startswith(needle.text, start):
+            end = view.raw_index(stop - 1) + 1
+            if not view.is_tight(start, end, size):
+                return None
         if needle.exact and without_escapes(view.raw[start:end]).upper() not in needle.exact:
             return None
         if index and text[index - 1] in needle.lead:
@@ -97,15 +110,15 @@ class Matching:
                 end = trail
         return Span(start, end, needle.owner)
 
-    def _begun_in(self, text: bytes) -> Iterator[Begun]:
-        searcher, view = self._set.searcher, self.view
-        for index in searcher.beginnings(text):
+    def _begun(self, text: bytes, starts: Iterable[int]) -> Iterator[Begun]:
+        view = self.view
+        for index in starts:
             head = text[index:]
             start = view.raw_index(index)
             if not view.is_tight(start, len(view.raw), len(head)):
                 continue
             may_lead = index > 0 and text[index - 1] in self._set.leads
-            for found in searcher.starting_with(head):
+            for found in self._set.heads.starting_with(head):
                 needle = self._set.needle(found)
                 if not _goes_on(view, start, head, needle):
                     continue
@@ -115,7 +128,6 @@ class Matching:
                 yield begun
                 if len(head) < SHALLOW_BYTES and (not may_lead or begun.at < index):
                     break
-        yield from self._lead_alone(text)
 
     def _with_lead(self, begun: Begun) -> Begun:
         index = begun.at - 1

@@ -35,8 +35,8 @@ _CHARSET_OPEN: Final = rb"[%()*+\-./]"
 _ESCAPE: Final = re.compile(rb"\x1b(?:" + _CSI_OPEN + rb"[@-~]|" + _CHARSET_OPEN + rb"[0-~])")
 _UNFINISHED: Final = re.compile(rb"\x1b(?:" + _CSI_OPEN + rb"|" + _CHARSET_OPEN + rb")?")
 _LOWER_PERCENT: Final = re.compile(rb"%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F])")
-_LONG_GAP: Final = re.compile(rb"[ \t\r\n\v\f\0\x0e\x0f]{%d}" % (MAX_GAP_BYTES + 1))
 _IS_TEXT: Final = bytes(0 if byte in IGNORABLE else 1 for byte in range(256))
+_LONG_GAP: Final = bytes(MAX_GAP_BYTES + 1)
 # One step of the way back: small enough to be cheap for a single hit.
 _BLOCK_BYTES: Final = 512
 
@@ -113,7 +113,7 @@ class View:
             return True
         if ignored > MAX_IGNORED_BYTES:
             return False
-        return _LONG_GAP.search(self._blanked(start, end)) is None
+        return _LONG_GAP not in self._blanked(start, end).translate(_IS_TEXT)
 
     def _bounds(self, block: int) -> tuple[int, int]:
         high = len(self.raw) - block * _BLOCK_BYTES

@@ -57,12 +57,12 @@ class Redactor:
         raw = self._held + data if self._held else data
         cut = unfinished_escape(raw)
         matching = Matching(self._set, raw[:cut] if cut < len(raw) else raw, self._context)
-        begun = matching.begun()
+        begun, missed = matching.tail()
         text = matching.view.text
         gone = min((b.at for b in begun), default=len(text))
         self._context = (self._context + text[:gone])[-_CONTEXT_BYTES:]
         limit = min((b.start for b in begun), default=cut)
-        out = self._let_go(raw, limit, matching.spans())
+        out = self._let_go(raw, limit, matching.spans(), missed)
         self._suspect(begun, limit)
         return out
 
@@ -91,10 +91,11 @@ class Redactor:
         matching = Matching(self._set, self._held, self._context)
         spans = matching.spans()
         whole = unions(spans, self._cover)
-        begun = [head for head in matching.begun() if not _is_within(head.start, whole)]
-        out = self._let_go(self._held, len(self._held), spans + matching.cut_off())
-        self._suspect(begun, 0)
-        self._count(self._suspects.items())
+        begun, missed = matching.tail()
+        spans = spans + matching.cut_off(begun)
+        out = self._let_go(self._held, len(self._held), spans, missed)
+        self._suspect([head for head in begun if not _is_within(head.start, whole)], 0)
+        self._count((name, depth) for (_, name), depth in self._suspects.items())
         self._suspects = {}
         return out
 
@@ -113,7 +114,7 @@ class Redactor:
         misses, self._misses = self._misses, {}
         return misses
 
-    def _let_go(self, raw: bytes, limit: int, spans: list[Span]) -> bytes:
+    def _let_go(self, raw: bytes, limit: int, spans: list[Span], missed: list[Begun]) -> bytes:
         """raw[:limit] with markers; the rest is held."""
         out: list[bytes] = []
         end = 0
@@ -127,40 +128,49 @@ class Redactor:
         rest = raw[end:limit]
         self._shown = (rest if masked else self._shown + rest)[-_SHOWN_BYTES:]
         out.append(raw[max(end, self._done) : limit])
-        self._settle(limit, masked)
+        self._settle(limit, masked, missed)
         self._held = raw[limit:]
         self._cover = max(0, end - limit)
         self._done = max(0, self._done - limit)
         return b"".join(out)
 
     def _suspect(self, begun: Iterable[Begun], limit: int) -> None:
+        """Remember the heads that wait, to count them if they leave."""
         for head in begun:
-            needle = head.needle
-            depth = depth_of(head.head_bytes, len(needle.text), needle.public)
-            if depth is None or head.head_bytes == len(needle.text):
-                continue
-            key = (head.start - limit, self._set.names[needle.owner])
-            if self._suspects.get(key) is not Depth.DEEP:
+            depth = self._depth(head)
+            key = (head.start - limit, self._name(head))
+            if depth is not None and self._suspects.get(key) is not Depth.DEEP:
                 self._suspects[key] = depth
 
-    def _settle(self, limit: int, masked: list[Span]) -> None:
-        """Count the suspects that leave unmasked; those still held wait on."""
-        if not self._suspects:
-            return
-        gone: list[tuple[tuple[int, str], Depth]] = []
+    def _settle(self, limit: int, masked: list[Span], missed: list[Begun]) -> None:
+        """Count what leaves unmasked, heads that waited and such as never did; others wait on."""
+        gone: list[tuple[str, Depth]] = []
         waiting: dict[tuple[int, str], Depth] = {}
         for (at, name), depth in self._suspects.items():
             if at >= limit:
                 waiting[at - limit, name] = depth
             elif not _is_within(at, masked):
-                gone.append(((at, name), depth))
+                gone.append((name, depth))
+        for head in missed:
+            failed = self._depth(head)
+            if failed is not None and head.start < limit and not _is_within(head.start, masked):
+                gone.append((self._name(head), failed))
         self._suspects = waiting
         self._count(gone)
 
-    def _count(self, gone: Iterable[tuple[tuple[int, str], Depth]]) -> None:
+    def _depth(self, head: Begun) -> Depth | None:
+        size = len(head.needle.text)
+        if head.head_bytes == size:
+            return None
+        return depth_of(head.head_bytes, size, head.needle.public)
+
+    def _name(self, head: Begun) -> str:
+        return self._set.names[head.needle.owner]
+
+    def _count(self, gone: Iterable[tuple[str, Depth]]) -> None:
         """One miss for each binding, however many of its forms were begun: one guess was made."""
         deepest: dict[str, Depth] = {}
-        for (_, name), depth in gone:
+        for name, depth in gone:
             if deepest.get(name) is not Depth.DEEP:
                 deepest[name] = depth
         for name, depth in deepest.items():

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 from jackin_broker.redact.projection import project
@@ -62,16 +62,19 @@ class Piece:
     """Something secret by itself. Its first `public` bytes are known to everyone."""
 
     text: bytes
+    public: int
     is_encoded: bool
 
     def __repr__(self) -> str:
         return f"<piece of {len(self.text)} bytes>"
 
-    @property
-    def public(self) -> int:
-        """How many bytes at the head every value of this kind has."""
-        found = (head.match(self.text) for head in _PUBLIC_HEADS)
-        return max((match.end() for match in found if match), default=0)
+
+class _Part(NamedTuple):
+    """A piece before it is trimmed and judged."""
+
+    text: bytes
+    is_encoded: bool
+    public: int = 0
 
 
 def refusal_of(value: bytes) -> str | None:
@@ -88,13 +91,20 @@ def pieces_of(value: bytes) -> Iterator[Piece]:
 
     Shape: none is weak (`refusal_of`), none is longer than MAX_PIECE_BYTES; some may be equal.
     """
-    for text, is_encoded in _parts(value):
+    for text, is_encoded, known in _parts(value):
         for trimmed in _trims(text):
             is_short = len(trimmed) <= MAX_ENCODED_BYTES
             for at in range(0, len(trimmed), MAX_PIECE_BYTES):
                 cut = trimmed[at : at + MAX_PIECE_BYTES]
                 if len(project(cut)) >= MIN_NEEDLE_BYTES:
-                    yield Piece(cut, is_encoded and is_short)
+                    public = max(known, _public_head(cut)) if at == 0 else 0
+                    yield Piece(cut, public, is_encoded and is_short)
+
+
+def _public_head(text: bytes) -> int:
+    """How many bytes at the head every value of this kind has."""
+    found = (head.match(text) for head in _PUBLIC_HEADS)
+    return max((match.end() for match in found if match), default=0)
 
 
 def _trims(text: bytes) -> Iterator[bytes]:
@@ -129,18 +139,18 @@ def _segments(value: bytes) -> list[bytes]:
     return [part for part in _ARMOUR.split(value) if part.strip(_OUTER)]
 
 
-def _parts(value: bytes) -> Iterator[tuple[bytes, bool]]:
+def _parts(value: bytes) -> Iterator[_Part]:
     if b"\\n" in value and b"\n" not in value.strip(_OUTER):
         # a multi-line value kept on one line: programs that use it print real lines
         yield from _parts(value.replace(b"\\r", b"").replace(b"\\n", b"\n"))
     for segment in _segments(value):
-        yield segment, True
+        yield _Part(segment, is_encoded=True)
         yield from _lines(segment)
         yield from _userinfo(segment)
     yield from _members(value)
 
 
-def _lines(segment: bytes) -> Iterator[tuple[bytes, bool]]:
+def _lines(segment: bytes) -> Iterator[_Part]:
     lines = [line for line in segment.splitlines() if line.strip(_OUTER)]
     if len(lines) < 2:  # one line is the value itself
         return
@@ -149,18 +159,21 @@ def _lines(segment: bytes) -> Iterator[tuple[bytes, bool]]:
         setting = _SETTING.match(line)
         for text in (line, line[setting.end() :] if setting else b""):
             if len(project(text.strip(_OUTER))) >= MIN_LINE_BYTES:
-                yield text, is_encoded
+                yield _Part(text, is_encoded)
 
 
-def _userinfo(text: bytes) -> Iterator[tuple[bytes, bool]]:
+def _userinfo(text: bytes) -> Iterator[_Part]:
     for found in _USERINFO.finditer(text):
-        userinfo = found[1]
-        password = userinfo.partition(b":")[2] or userinfo
-        for part in {userinfo, password, unquote_to_bytes(userinfo), unquote_to_bytes(password)}:
-            yield part, True
+        for userinfo in {found[1], unquote_to_bytes(found[1])}:
+            user, _, password = userinfo.partition(b":")
+            if password:
+                yield _Part(password, is_encoded=True)
+                yield _Part(userinfo, is_encoded=True, public=len(user) + 1)
+            else:
+                yield _Part(user, is_encoded=True)
 
 
-def _members(value: bytes) -> Iterator[tuple[bytes, bool]]:
+def _members(value: bytes) -> Iterator[_Part]:
     if value.lstrip()[:1] not in (b"{", b"["):
         return
     try:

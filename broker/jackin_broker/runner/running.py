@@ -183,6 +183,7 @@ class Running:
         if self._spec.run_s:
             self._later(self._spec.run_s, lambda: self.end(EndedBy.TIME_LIMIT))
         self._started.set_result(None)
+        self._close_diagnosis()
         for pump in self._outputs:
             pump.start()
 
@@ -248,10 +249,15 @@ class Running:
         self._forfeit()
         self._loop.remove_reader(self._control)
         os.close(self._control)
-        os.close(self._diagnosis)
-        self._control = self._diagnosis = -1
+        self._control = -1
+        self._close_diagnosis()
         if not self._gone.done():
             self._later(_LEAVE_LIMIT_S, self._kill_leader)
+
+    def _close_diagnosis(self) -> None:
+        if self._diagnosis >= 0:
+            os.close(self._diagnosis)
+            self._diagnosis = -1
 
     def _outcome(self) -> Ended:
         status = self._status if self._status is not None else int(signal.SIGKILL)

@@ -200,9 +200,9 @@ def test_a_typed_value_is_asked_for_twice_and_never_shown(operator: Operator) ->
     value = a_value()
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=operator.env) as screen:
-        screen.wait_for("value of A: ")
+        screen.wait_for("value of A:$")
         screen.type(f"{value}\r")
-        screen.wait_for("(?i)repeat.*: ")
+        screen.wait_for("^value of A again:$")
         screen.type(f"{value}\r")
         assert screen.wait_ended() == 0, screen.text
         assert value.encode() not in screen.written
@@ -212,7 +212,7 @@ def test_a_typed_value_is_asked_for_twice_and_never_shown(operator: Operator) ->
 def test_an_interrupted_question_writes_nothing(operator: Operator) -> None:
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=operator.env) as screen:
-        screen.wait_for("value of A: ")
+        screen.wait_for("value of A:$")
         screen.press("ctrl-c")
         assert screen.wait_ended() == 130
     assert not operator.config_file.exists()
@@ -280,10 +280,10 @@ def test_the_first_credential_on_a_headless_machine_makes_the_vault(headless: Op
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=headless.env, cols=160) as screen:
         for question, answer in (
-            ("value of A: ", value),
-            ("(?i)repeat.*: ", value),
-            ("new vault passphrase: ", passphrase),
-            ("(?is)passphrase.*repeat.*: $", passphrase),
+            ("^value of A:$", value),
+            ("^value of A again:$", value),
+            ("^new vault passphrase:$", passphrase),
+            ("^new vault passphrase again:$", passphrase),
         ):
             screen.wait_for(question)
             screen.type(f"{answer}\r")

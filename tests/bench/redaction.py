@@ -1,0 +1,195 @@
+"""The redactor's speed beside simpler ones, measured side by side in one run (DESIGN §15).
+
+    python tests/bench/redaction.py [--quick]
+
+Throughput at 9, 95, 978 and 9,691 needles, all forms and the projection on, with no value in the
+stream, one a MiB, one a line; beside a `bytes.replace` loop and an `re` alternation over the same
+needles, neither of which carries anything from one chunk to the next. Chunk sizes; streams made
+to be slow; the feed of one key; registration. Times are processor time: other programs on the
+machine do not count. Slow ways are measured on less of the log.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "tests")]
+
+from jackin_broker.redact.needles import NeedleSet, build  # noqa: E402 - found by the line above
+from jackin_broker.redact.stream import Redactor  # noqa: E402 - found by the line above
+from support.redaction_load import build_log, credentials, needles_of  # noqa: E402 - as above
+
+MIB: Final = 1024 * 1024
+CHUNK: Final = 64 * 1024
+COUNTS: Final = (9, 95, 978, 9691)
+# DESIGN §15: so many times a `bytes.replace` loop.
+GOALS: Final = {95: 1.0, 978: 8.0, 9691: 50.0}
+KEY_GOAL_S: Final = 0.2e-3
+REGISTRATION_GOAL_S: Final = 0.5
+# The loop does about a byte a nanosecond for each needle: enough of the log for a tenth of a second.
+LOOP_BYTES: Final = 128 * MIB
+# An alternation is slower still.
+ALTERNATION_BYTES: Final = 4 * MIB
+
+
+def cut(data: bytes, size: int = CHUNK) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def mb_per_s(run: Callable[[], int], rounds: int) -> float:
+    """The median of some rounds."""
+    speeds: list[float] = []
+    for _ in range(rounds):
+        began = time.process_time()
+        size = run()
+        speeds.append(size / (time.process_time() - began) / 1e6)
+    return statistics.median(speeds)
+
+
+def by_us(needles: NeedleSet, chunks: Iterable[bytes]) -> int:
+    redactor = Redactor(needles)
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        redactor.feed(chunk)
+    redactor.finish()
+    return size
+
+
+def by_replace(texts: list[bytes], chunks: Iterable[bytes]) -> int:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        for text in texts:
+            chunk = chunk.replace(text, b"#")
+    return size
+
+
+def by_alternation(pattern: re.Pattern[bytes], chunks: Iterable[bytes]) -> int:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        pattern.sub(b"#", chunk)
+    return size
+
+
+def salted(log: bytes, needles: NeedleSet, every: int) -> bytes:
+    """The log with a needle every so many bytes, at the end of a line."""
+    texts = [needle.text for needle in needles.needles()]
+    out: list[bytes] = []
+    since = 0
+    for at, line in enumerate(log.splitlines(keepends=True)):
+        out.append(line)
+        since += len(line)
+        if since >= every:
+            out.append(texts[at % len(texts)] + b"\n")
+            since = 0
+    return b"".join(out)
+
+
+def throughput(log: bytes, rounds: int) -> bool:
+    print("needles  none  rare  dense  MB/s | bytes.replace loop, re alternation  MB/s | ratio")
+    is_good = True
+    for count in COUNTS:
+        needles = needles_of(count)
+        texts = [needle.text for needle in needles.needles()]
+        chunks = cut(log)
+        none, rare, dense = (
+            mb_per_s(lambda c=some: by_us(needles, c), rounds)  # noqa: B023 - run at once
+            for some in (
+                chunks,
+                cut(salted(log, needles, MIB)),
+                cut(salted(log[: 8 * MIB], needles, 1)),
+            )
+        )
+        fewer = cut(log[: max(CHUNK, LOOP_BYTES // count)])
+        loop = mb_per_s(lambda: by_replace(texts, fewer), rounds)  # noqa: B023 - run at once
+        pattern = re.compile(b"|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+        least = cut(log[: max(CHUNK // 8, ALTERNATION_BYTES // count)])
+        alternation = mb_per_s(lambda: by_alternation(pattern, least), 1)  # noqa: B023 - as above
+        goal = GOALS.get(count, 0.0)
+        verdict = f"{none / loop:.1f} (goal {goal:g})" if goal else f"{none / loop:.2f}"
+        print(f"{count:7}{none:6.0f}{rare:6.0f}{dense:7.0f}       |{loop:10.1f}{alternation:14.1f}"
+              f"                  | {verdict}")  # fmt: skip
+        is_good = is_good and none / loop >= goal
+    return is_good
+
+
+def chunk_sizes(log: bytes, rounds: int) -> None:
+    needles = needles_of(95)
+    for size in (4, 32, 64, 1024):
+        chunks = cut(log, size * 1024)
+        print(f"95 needles, chunks of {size:4} KiB: {mb_per_s(lambda c=chunks: by_us(needles, c), rounds):.0f} MB/s")  # fmt: skip
+
+
+def slow_streams(rounds: int) -> None:
+    needles = needles_of(95)
+    head = next(n.text for n in needles.needles() if len(n.text) > 30)
+    streams = {
+        "heads of needles": b"".join(head[: 8 + at % 20] + b"~ " for at in range(100_000)),
+        "newlines": b"\n" * (4 * MIB),
+        "escapes": b"\x1b[31;1m" * (MIB // 2),
+        "unfinished escapes": b"\x1b[" * MIB,
+        "one needle over and over": head * (2 * MIB // len(head)),
+        "percent escapes": b"%e2%82%ac" * (MIB // 4),
+    }
+    for name, stream in streams.items():
+        speed = mb_per_s(lambda s=stream: by_us(needles, cut(s)), rounds)
+        print(f"95 needles, {name}: {speed:.0f} MB/s")
+    redactor = Redactor(needles)
+    began = time.process_time()
+    for at in range(20_000):
+        redactor.feed(head[at % (len(head) - 1) :][:1] + b"\n" * 200)
+    print(f"95 needles, one byte and 200 newlines: {(time.process_time() - began) / 20_000 * 1e6:.0f} us a feed")  # fmt: skip
+
+
+def keys() -> bool:
+    is_good = True
+    typed = b"psql -c 'select * from users'\r\n"
+    for count in COUNTS:
+        redactor = Redactor(needles_of(count))
+        took: list[float] = []
+        for at in range(5000):
+            began = time.perf_counter()
+            redactor.feed(typed[at % len(typed) :][:1])
+            redactor.idle()
+            took.append(time.perf_counter() - began)
+        p50 = statistics.median(took)
+        p99 = sorted(took)[len(took) * 99 // 100]
+        print(
+            f"{count} needles, one key (feed and idle): p50 {p50 * 1e6:.0f} us, p99 {p99 * 1e6:.0f} us"
+        )
+        is_good = is_good and (count > 978 or p50 < KEY_GOAL_S)
+    return is_good
+
+
+def registration(rounds: int) -> bool:
+    took: list[float] = []
+    for _ in range(rounds):
+        began = time.process_time()
+        needles = build(credentials(100))
+        took.append(time.process_time() - began)
+    print(f"100 secrets registered, {len(needles)} needles: {statistics.median(took) * 1e3:.0f} ms")
+    return statistics.median(took) < REGISTRATION_GOAL_S
+
+
+def main() -> int:
+    is_quick = "--quick" in sys.argv[1:]
+    log = build_log((4 if is_quick else 64) * MIB)
+    rounds = 1 if is_quick else 3
+    good = [throughput(log, rounds), keys(), registration(rounds)]
+    chunk_sizes(log[: 16 * MIB], rounds)
+    slow_streams(rounds)
+    print("goals held" if all(good) else "a goal is missed")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
