@@ -21,6 +21,8 @@ from .frames import Frame, FrameDecoder, Stream, data_frames, message_frame
 WRITE_HIGH_BYTES: Final = 2 * protocol.DATA_FRAME_MAX_BYTES
 # How long a last message may take to leave; a caller that does not read loses it.
 FAREWELL_S: Final = 5.0
+# How long a peer that got its last message may take to close its end.
+LINGER_S: Final = 1.0
 
 
 class FrameHandler(Protocol):
@@ -49,7 +51,12 @@ class CapsuleConnection(asyncio.Protocol):
         self._is_broken = False
         self._drained: asyncio.Event = asyncio.Event()
         self._drained.set()
-        self.is_gone = False
+        self._gone: asyncio.Event = asyncio.Event()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the peer closed, or the connection broke."""
+        return self._gone.is_set()
 
     def attach(self, handler: FrameHandler) -> None:
         """Report to this handler from now on."""
@@ -107,7 +114,7 @@ class CapsuleConnection(asyncio.Protocol):
 
     def _lost(self) -> None:
         if not self.is_gone:
-            self.is_gone = True
+            self._gone.set()
             if self._handler is not None:
                 self._handler.peer_gone()
 
@@ -128,14 +135,23 @@ class CapsuleConnection(asyncio.Protocol):
                 self._transport.write(frame)
 
     async def close(self) -> None:
-        """Let what is queued leave, bounded by FAREWELL_S, and end the connection."""
+        """Let what is queued leave, bounded by FAREWELL_S, and end the connection.
+
+        What the peer still sends is read and dropped for a moment: closing on unread bytes
+        would reset the connection, and the last message with it.
+        """
         transport = self._transport
         if transport is None:
             return
+        self._handler = None
         transport.set_write_buffer_limits(high=0)  # `_drained` now means: nothing is left
         try:
             async with asyncio.timeout(FAREWELL_S):
                 await self._drained.wait()
+            transport.write_eof()
+            self.hold(False)
+            async with asyncio.timeout(LINGER_S):
+                await self._gone.wait()
         except TimeoutError:
             transport.abort()
         else:

@@ -31,6 +31,7 @@ from .doorway import Doorway
 from .errors import ConfigError, DenialCode, JackinError, Refusal
 from .hardening import forbid_dumps
 from .launching import capsule_ready
+from .masking import check_redactable
 from .operator_server import OperatorServer
 from .passphrase import from_file
 from .protocol import EndedBy
@@ -218,8 +219,12 @@ class Daemon:
             raise ConfigError(
                 f"env.{name}: there is no such binding", hint="see: jackin-broker credential list"
             )
-        for credential in await self._services.resolver.resolve([binding]):
-            credential.forget()
+        credentials = await self._services.resolver.resolve([binding])
+        try:
+            check_redactable(credentials)
+        finally:
+            for credential in credentials:
+                credential.forget()
 
     async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]:
         """Hold a capsule for a launch."""

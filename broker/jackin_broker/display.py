@@ -81,6 +81,12 @@ class Shown:
         return not (self.escaped or self.lookalike or self.clipped)
 
     @property
+    def ends_line(self) -> bool:
+        """Whether the text ended with a line break."""
+        is_marked = bool(self.marks) and self.marks[-1][1] == len(self.text)
+        return is_marked and self.text.endswith(r"\n")
+
+    @property
     def line(self) -> str:
         """One line for sinks without styles; the clip is said in the text."""
         return f"{self.text}\\{{{self.clipped:,} more}}" if self.clipped else self.text

@@ -60,9 +60,7 @@ def data_frames(stream: Stream, data: bytes) -> list[bytes]:
     tag = bytes((stream,))
     step = DATA_FRAME_MAX_BYTES - 1
     pieces = (data[start : start + step] for start in range(0, len(data), step))
-    return [
-        (len(piece) + 1).to_bytes(HEADER_BYTES, "big") + tag + piece for piece in pieces
-    ]
+    return [(len(piece) + 1).to_bytes(HEADER_BYTES, "big") + tag + piece for piece in pieces]
 
 
 class FrameDecoder:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from . import policy, protocol
-from .bindings import Binding, Credential, Delivery, Redact
+from .bindings import Binding, Credential
 from .capsules import Capsule
 from .connection import CapsuleConnection
 from .deliveries import Prepared, check_supported, prepare
@@ -22,6 +22,7 @@ from .errors import DenialCode, PeerProtocolError, Refusal, SourceError
 from .examine import Asked, asked_by, examine
 from .frames import Stream
 from .intake import CallerGone, Intake, either
+from .masking import check_redactable, needles_of
 from .operator_protocol import FINAL_STATES, RequestState
 from .output import Output
 from .peer import Caller
@@ -37,7 +38,6 @@ from .protocol import (
     Mcp,
     Outcome,
 )
-from .redact import needles
 from .runner.host import start
 from .runner.running import Running
 from .runner.spec import Ended, SpawnFailed
@@ -199,15 +199,7 @@ class Session:
             credentials = await self._services.resolver.resolve(bindings)
         except SourceError as error:
             raise Refusal(error.code, str(error), hint=error.hint) from error
-        for credential in credentials:
-            if has_needles(credential.binding):
-                why = needles.refusal_of(credential.reveal())
-                if why is not None:
-                    raise Refusal(
-                        DenialCode.UNREDACTABLE,
-                        f"the value of {credential.binding.name} cannot be redacted: {why}",
-                        hint='the operator may set redact = "off" for that binding',
-                    )
+        check_redactable(credentials)
         return credentials
 
     async def _run(
@@ -217,11 +209,7 @@ class Session:
         names = tuple(credential.binding.name for credential in credentials)
         output = Output(
             self._connection,
-            needles.build(
-                (c.binding.name, c.reveal(), c.binding.redact)
-                for c in credentials
-                if has_needles(c.binding)
-            ),
+            needles_of(credentials),
             protocol.ExecStarted(entry.id, plan.target, names),
             streams=message.stream,
             intake=self._intake,
@@ -236,6 +224,9 @@ class Session:
             output.announce()
             self._intake.run(running, credit=message.stdin_credit)
             ended = await self._watch(running)
+        except BaseException:
+            running.end(EndedBy.BROKER_STOPPING)  # whatever failed, nothing runs unwatched
+            raise
         finally:
             self._services.running.pop(entry.id, None)
         await self._report(entry, output, ended)
@@ -358,8 +349,3 @@ async def _within(limit_s: float, work: Coroutine[Any, Any, T], late: str) -> T:
             return await work
     except TimeoutError as error:
         raise PeerProtocolError(f"{late} within {limit_s:g} seconds") from error
-
-
-def has_needles(binding: Binding) -> bool:
-    """Whether this binding's value must not appear in the output."""
-    return binding.redact is not Redact.OFF and binding.delivery is not Delivery.SSH_AGENT

@@ -86,9 +86,16 @@ def _numbered(index: int, index_width: int, item: Text, width: int) -> Iterator[
 
 
 def _guttered(text: Text | bytes, gutter: Content, width: int) -> Iterator[Content]:
+    room = width - gutter.cell_length - 1
+    rest = NOTHING
     for shown in show_lines(text):
-        for line in drawn(shown).fold(width - gutter.cell_length - 1):
-            yield row(gutter, line)
+        *whole, rest = row(rest, drawn(shown)).fold(room)
+        yield from (row(gutter, line) for line in whole)
+        if shown.ends_line:
+            yield row(gutter, rest)
+            rest = NOTHING
+    if rest:
+        yield row(gutter, rest)
 
 
 class ReaderScreen(Screen[None], inherit_bindings=False):

@@ -149,7 +149,7 @@ class DeskScreen(Screen[None], inherit_bindings=False):
         if shown is not None:
             latest = self._inbox.find(shown.view.id)
             if latest is not None and latest.state is RequestState.WAITING:
-                if view_digest(latest) == shown.digest:
+                if latest is shown.view or view_digest(latest) == shown.digest:
                     self._board.refresh()
                     return
                 self._note = own("the request changed: look again")

@@ -31,9 +31,9 @@ from .text import (
     QUIET,
     STRONG,
     clock,
+    fitted,
     flush,
     key_line,
-    literal,
     number,
     own,
     row,
@@ -50,6 +50,9 @@ HEIGHT_MIN: Final = 20
 WIDTH_MAX: Final = 132
 # Header, rule, status and keys.
 _FRAME_LINES: Final = 4
+# With these the header fits 80 columns, a thousand requests waiting.
+_NAME_CELLS: Final = 18
+_KIND_CELLS: Final = 8
 # Two spaces or the cursor, then a label, then a space.
 _LABEL_CELLS: Final = 12
 _MARGIN: Final = 2
@@ -139,9 +142,9 @@ def _header(prompt: Prompt, width: int) -> Content:
     view = prompt.view
     left = row(
         own("  "),
-        literal(view.capsule, STRONG, limit=32),
+        fitted(view.capsule, _NAME_CELLS, 1, STRONG)[0],
         own("  "),
-        literal(view.capsule_kind, QUIET, limit=16),
+        fitted(view.capsule_kind, _KIND_CELLS, 1, QUIET)[0],
         own("  asks to run"),
     )
     right = row(

@@ -93,8 +93,10 @@ def fitted(
     limit = width * lines
     while True:
         folded = drawn(show(text, limit=limit), style).fold(width)
-        if len(folded) <= lines or limit == 0:
-            return folded[:lines]
+        if len(folded) <= lines:
+            return folded
+        if limit == 0:  # not even the clip's own words fit
+            return [own("…", ESCAPE)]
         # Wide characters, and the clip's own words, took more than a cell a character.
         limit = max(0, min(limit - 1, limit - (len(folded) - lines) * width // 2))
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from support.broker import Broker, broker, program
 from support.namespaces import descendants_of
-from support.real import is_running, require_bwrap, require_root, short_directory, wait_until
+from support.real import (
+    end_process,
+    is_running,
+    require_bwrap,
+    require_root,
+    short_directory,
+    wait_until,
+)
 from support.second_uid import AGENT_UID
 from support.terminal import Terminal, terminal
 
@@ -150,21 +160,37 @@ def test_the_capsule_sees_nothing_of_the_operators_side(served: Broker) -> None:
     assert sum("Read-only file system" in line for line in lines) == 6, lines
 
 
-def test_the_agents_init_and_its_launch_are_on_record(served: Broker) -> None:
-    with subprocess.Popen(
-        _launch(served, "--", "sh", "-c", "echo up; cat"),
+@contextmanager
+def _running(served: Broker, script: str) -> Generator[subprocess.Popen[bytes]]:
+    """A launched agent, ended on the way out; its stdout is a pipe, and so are the others."""
+    agent = subprocess.Popen(
+        _launch(served, "--", "sh", "-c", script),
         env=served.env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as agent:
-        assert agent.stdout is not None
-        agent.stdout.readline()
-        (capsule,) = served.ask("status")["capsules"]
-        assert capsule["init_pid"] in descendants_of(agent.pid)
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield agent
+    finally:
+        end_process(agent)
+
+
+def _next_line(pipe: IO[bytes] | None) -> bytes:
+    """One line that an agent writes, within a limit."""
+    assert pipe is not None
+    ready, _, _ = select.select([pipe], [], [], _LIMIT_S)
+    assert ready, "no line came"
+    return pipe.readline()
+
+
+def test_the_agents_init_and_its_launch_are_on_record(served: Broker) -> None:
+    with _running(served, "echo up; cat") as agent:
+        _next_line(agent.stdout)
+        assert _init_pid(served) in descendants_of(agent.pid)
         second = _run(served, "true")
         assert second.returncode == 1
         assert "already launched" in second.stderr
-        agent.communicate(timeout=_LIMIT_S)
     wait_until(lambda: _init_pid(served) == 0, "the broker has forgotten the init")
 
 
@@ -172,61 +198,37 @@ def _init_pid(served: Broker) -> int:
     return int(served.ask("status")["capsules"][0]["init_pid"])
 
 
-def _with_a_sleeper(served: Broker) -> tuple[subprocess.Popen[bytes], Sequence[int]]:
-    agent = subprocess.Popen(
-        _launch(served, "--", "sh", "-c", "setsid sleep 600 & echo up; wait"),
-        env=served.env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    assert agent.stdout is not None
-    agent.stdout.readline()
-    return agent, descendants_of(agent.pid)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_when_the_launcher_ends_nothing_of_the_capsule_is_left(
     served: Broker, number: signal.Signals
 ) -> None:
-    agent, inside = _with_a_sleeper(served)
-    assert len(inside) >= 4
-    agent.send_signal(number)
-    status = agent.wait(_LIMIT_S)
-    assert status in (-signal.SIGKILL, 128 + number)
-    wait_until(lambda: not any(map(is_running, inside)), "every process of the capsule has ended")
-    wait_until(lambda: _init_pid(served) == 0, "the broker has noticed")
-    assert agent.stdout is not None
-    agent.stdout.close()
+    with _running(served, "setsid sleep 600 & echo up; wait") as agent:
+        _next_line(agent.stdout)
+        inside = descendants_of(agent.pid)
+        assert len(inside) >= 4
+        agent.send_signal(number)
+        assert agent.wait(_LIMIT_S) in (-signal.SIGKILL, 128 + number)
+        wait_until(lambda: not any(map(is_running, inside)), "all of the capsule has ended")
+        wait_until(lambda: _init_pid(served) == 0, "the broker has noticed")
 
 
 def test_a_capsule_outlives_its_broker_and_is_served_again_by_the_next(served: Broker) -> None:
-    with subprocess.Popen(
-        _launch(served, "--", "sh", "-c", "while read -r _; do jackin-exec true; echo $?; done"),
-        env=served.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as agent:
-        assert agent.stdin is not None
-        assert agent.stdout is not None
-        assert agent.stderr is not None
+    script = "while read -r _; do jackin-exec true </dev/null; echo $?; done"
+    with _running(served, script) as agent:
 
         def call() -> bytes:
             assert agent.stdin is not None
-            assert agent.stdout is not None
             agent.stdin.write(b"\n")
             agent.stdin.flush()
-            return agent.stdout.readline()
+            return _next_line(agent.stdout)
 
         assert call() == b"0\n"
         served.stop()
         assert call() == b"126\n"
-        assert b"jackin-exec: error: " in agent.stderr.readline()
+        assert _next_line(agent.stderr).startswith(b"jackin-exec: error: ")
         served.start()
         wait_until(lambda: _init_pid(served) != 0, "the launcher has opened the capsule again")
         assert call() == b"0\n"
-        agent.stdin.close()
-        agent.wait(_LIMIT_S)
 
 
 def test_more_mounts_are_mapped_and_read_only_ones_are_read_only(
@@ -333,7 +335,8 @@ def test_a_shell_in_a_capsule_works_as_in_any_terminal(shell: Terminal) -> None:
     shell.resize(30, 100)
     shell.type("stty size\r")
     shell.wait_for("30 100")
-    shell.type("sleep 60\r")
+    shell.type("sh -c \"echo 'go'ing; sleep 60\"\r")
+    shell.wait_for("^going")
     shell.press("ctrl-z")
     shell.wait_for("Stopped")
     shell.type("exit 5\r")

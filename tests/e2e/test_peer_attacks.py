@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.paths import Paths, resolve
 from support.namespaces import InNamespace, depths_of, in_namespace
 from support.real import END_GRACE_S, SYSTEM_PYTHON, require_program, require_root, wait_until
-from support.second_uid import AGENT_UID, OTHER_UID, as_uid
+from support.second_uid import AGENT_UID, OTHER_UID, as_uid, holds_as
 
 _CONNECT = "import os,socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
 
@@ -210,22 +210,6 @@ def test_a_capsule_of_our_own_uid_is_told_from_ourselves(places: Paths) -> None:
         _refused(door.accept(), door, "does not live in capsule own")
 
 
-def _as_uid_in_a_fork(uid: int, claim: Callable[[], bool]) -> bool:
-    """Whether a claim holds for a broker of this uid, without groups or capabilities."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            status = 0 if claim() else 1
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) == 0
-
-
 def test_a_broker_without_privilege_admits_by_the_chain_alone(door: Door) -> None:
     """Of another uid it cannot read `ns/pid`: what it can read has to suffice, or refuse."""
 
@@ -241,6 +225,6 @@ def test_a_broker_without_privilege_admits_by_the_chain_alone(door: Door) -> Non
         return True
 
     with _capsule(door, door.connects()), door.accept() as inside:
-        assert _as_uid_in_a_fork(OTHER_UID, lambda: admits(inside))
+        assert holds_as(OTHER_UID, lambda: admits(inside))
         with _outside("sh", "-c", door.connects()), door.accept() as outside:
-            assert not _as_uid_in_a_fork(OTHER_UID, lambda: admits(outside))
+            assert not holds_as(OTHER_UID, lambda: admits(outside))

@@ -35,7 +35,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("contract", "peer"),
     # Where values come from, how they are given, how a command runs.
     ("vault", "passphrase", "vault_opener", "sources"),
-    ("deliveries",),
+    ("deliveries", "masking"),
     ("runner",),
     ("launching",),
     # One request, start to end.

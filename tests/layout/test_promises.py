@@ -44,7 +44,8 @@ LISTED: Final = msgspec.convert(tomllib.loads(PROMISES.read_text()), Promises).p
 
 def plain(text: str) -> str:
     """The words alone: line breaks, quotes of blocks, list signs and emphasis do not count."""
-    return " ".join(re.sub(r"^[>*\-\s]+|[*_`]", " ", text, flags=re.MULTILINE).split())
+    no_signs = re.sub(r"^[>*\-\s]+", " ", text, flags=re.MULTILINE)
+    return " ".join(no_signs.replace("*", "").replace("`", "").split())
 
 
 @cache

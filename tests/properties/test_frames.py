@@ -6,11 +6,14 @@ STYLE: any split of a stream gives the same; decode(encode(x)) == x; garbage giv
 
 from __future__ import annotations
 
+import itertools
 import json
+import typing
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from jackin_broker import protocol
 from jackin_broker.errors import LocalProtocolError, PeerProtocolError
 from jackin_broker.frames import (
@@ -152,7 +155,7 @@ def heard(stream: bytes, cuts: list[int]) -> tuple[list[Frame], bool]:
     frames: list[Frame] = []
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     try:
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             frames += decoder.feed(stream[start:end])
     except PeerProtocolError:
         with pytest.raises(PeerProtocolError):  # broken stays broken
@@ -251,7 +254,7 @@ def test_a_body_of_garbage_is_the_peers_fault_and_nothing_else(body: bytes) -> N
 
 
 @given(
-    st.sampled_from([t.__name__ for t in (*protocol.FromCapsule.__args__,)]),
+    st.sampled_from([t.__name__ for t in typing.get_args(protocol.FromCapsule)]),
     st.dictionaries(
         st.sampled_from(["protocol", "command", "args", "cwd", "env", "tty", "number", "want"]),
         JSON,
@@ -263,10 +266,12 @@ def test_fields_of_garbage_are_refused_or_understood(kind: str, fields: dict[str
     try:
         message = protocol.decode_from_capsule(body)
     except PeerProtocolError as error:
-        assert "\n" not in str(error)
-        assert len(str(error)) < 400
-        return
-    assert protocol.decode_from_capsule(protocol.encode(message)) == message
+        words = str(error)
+    else:
+        words = ""
+        assert protocol.decode_from_capsule(protocol.encode(message)) == message
+    assert "\n" not in words
+    assert len(words) < 400
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
@@ -276,10 +281,10 @@ def test_the_shims_reader_meets_garbage_with_a_fault_and_nothing_else(
     frames = wire.Frames()
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     try:
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             list(frames.feed(memoryview(stream[start:end])))
-    except wire.Fault as fault:
-        assert fault.hint
+    except wire.Fault:
+        pass  # in so many words; any other exception fails the test
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udcff"])

@@ -47,10 +47,17 @@ class Picker(Terminal):
         for _ in range(_MOVES_MAX):
             if re.search(pattern, self.text):
                 return
-            before = self.text
+            before = self._cursor()
             self.press("down")
-            self.wait_changed(before)
+            # The cursor, not the screen: its clock changes by itself, and a key pressed twice
+            # would go one place too far.
+            self.wait_until(lambda was=before: self._cursor() != was, "the cursor moves")
         raise AssertionError(f"the cursor never came to {pattern!r}; the screen:\n{self.text}")
+
+    def _cursor(self) -> list[tuple[int, int]]:
+        """Where the screen shows the cursor's sign."""
+        lines = self.text.splitlines()
+        return [(y, line.index("›")) for y, line in enumerate(lines) if "›" in line]
 
 
 @contextmanager

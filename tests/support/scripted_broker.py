@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -212,7 +212,7 @@ class ShimPrograms:
 
 
 @contextmanager
-def scripted(folder: Path, interpreter: str) -> Iterator[tuple[ScriptedBroker, ShimPrograms]]:
+def scripted(folder: Path, interpreter: str) -> Generator[tuple[ScriptedBroker, ShimPrograms]]:
     """A broker and shims that find it, both gone afterwards."""
     broker = ScriptedBroker(folder / "broker.sock")
     shims = ShimPrograms(folder, broker.path, interpreter)

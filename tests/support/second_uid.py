@@ -6,9 +6,10 @@ must be passable for strangers (`open_tmp`).
 
 from __future__ import annotations
 
+import os
 import pwd
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .real import START_LIMIT_S, require_program, require_root
@@ -40,3 +41,20 @@ def run_as(
 ) -> subprocess.CompletedProcess[bytes]:
     """The ended program that ran as `uid`, its output held."""
     return subprocess.run(as_uid(argv, uid), env=env, capture_output=True, timeout=START_LIMIT_S)
+
+
+def holds_as(uid: int, claim: Callable[[], bool]) -> bool:
+    """Whether a claim holds in a process of `uid`, forked from this one, without capabilities."""
+    require_root()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            status = 0 if claim() else 1
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0

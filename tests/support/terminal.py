@@ -126,10 +126,6 @@ class Terminal:
         """Read until `claim()` holds; a program whose output nobody reads would stand still."""
         self._read_until(claim, what, limit_s)
 
-    def wait_changed(self, before: str, *, limit_s: float = SCREEN_LIMIT_S) -> None:
-        """Read until the screen is no longer what it was."""
-        self._read_until(lambda: self.text != before, "the screen changes", limit_s)
-
     def wait_ended(self, *, limit_s: float = SCREEN_LIMIT_S) -> int:
         """Read until the program ends; its exit status, 128 + n for a signal."""
         self._read_until(lambda: self._child.flag_eof, "the program ends", limit_s)

@@ -64,7 +64,6 @@ def play(scene: Scene) -> None:
                 await scene(connection, witness, theirs)
             theirs.close()
             await connection.close()
-            await witness.gone.wait()
 
     asyncio.run(go())
 
@@ -132,11 +131,32 @@ def test_the_last_word_arrives_before_the_end() -> None:
         wire = b""
         while data := await loop.sock_recv(peer, 65536):
             wire += data
+        peer.close()
         await closing
         (frame,) = FrameDecoder(max_message_bytes=1 << 20).feed(wire)
         assert isinstance(frame, MessageFrame)
         denied = protocol.decode_to_capsule(frame.body)
         assert denied == protocol.ExecDenied("expired", "nobody answered")
+
+    play(scene)
+
+
+def test_the_last_word_arrives_though_the_peer_had_more_to_say() -> None:
+    """Closing on unread bytes resets the connection, and the message is lost with it."""
+
+    async def scene(connection: CapsuleConnection, _: Witness, peer: socket.socket) -> None:
+        connection.hold(True)
+        peer.sendall(b"".join(data_frames(Stream.STDIN, b"x" * 50_000)))
+        connection.send(protocol.ExecDenied("expired", "nobody answered"))
+        closing = asyncio.ensure_future(connection.close())
+        peer.setblocking(False)
+        loop = asyncio.get_running_loop()
+        wire = b""
+        while data := await loop.sock_recv(peer, 65536):
+            wire += data
+        peer.close()
+        await closing
+        assert b"nobody answered" in wire
 
     play(scene)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.real import first_line, require_bwrap, wait_until
+from support.real import end_process, first_line, require_bwrap, wait_until
 from support.scripted_broker import (
     CAPSULE_ROOM,
     WAIT_S,
@@ -93,9 +93,7 @@ def test_signals_reach_the_agent_and_what_it_runs(shims: ShimPrograms, number: i
 def test_orphans_are_collected(shims: ShimPrograms) -> None:
     """No zombie stays while the agent lives, though their parents have left."""
     script = 'for i in 1 2 3 4 5; do (sh -c "exit 3" &); done; echo ready; read go; exit 4'
-    process = shims.start(
-        "init", "--", "sh", "-c", script, name=NAME, stdin=subprocess.PIPE
-    )
+    process = shims.start("init", "--", "sh", "-c", script, name=NAME, stdin=subprocess.PIPE)
     assert first_line(process) == "ready"
 
     def children() -> list[str]:
@@ -132,7 +130,7 @@ def test_the_control_socket_stays_with_init(shims: ShimPrograms) -> None:
     ours.settimeout(WAIT_S)
     program = shims.program(NAME)
     fd = str(theirs.fileno())
-    script = 'ls /proc/$$/fd; read go; exit 0'
+    script = "ls /proc/$$/fd; read go; exit 0"
     with subprocess.Popen(
         [program, "init", "--control-fd", fd, "--", "sh", "-c", script],
         pass_fds=[theirs.fileno()],
@@ -185,10 +183,12 @@ def test_an_interactive_shell_has_job_control(shell: Terminal) -> None:
     assert "no job control" not in shell.text
     shell.type("echo pid=$PPID; sleep 600\r")
     shell.wait_for(r"^pid=1$")
+    shell.wait_until(lambda: has_program(shell.pid, "sleep"), "sleep is in the foreground")
     shell.press("ctrl-z")
     shell.wait_for(r"Stopped +sleep 600")
     shell.type("fg\r")
     shell.wait_for(r"^sleep 600$")
+    shell.wait_until(lambda: state_of(shell.pid, "sleep") == "S", "sleep goes on")
     shell.press("ctrl-c")
     shell.type("echo status=$?\r")
     shell.wait_for(r"^status=130$")
@@ -211,34 +211,35 @@ def test_the_shell_sees_the_terminals_size(shell: Terminal) -> None:
 
 def test_a_terminal_that_is_nobodys_becomes_the_capsules(short_tmp: Path) -> None:
     """In a session of its own (bwrap --new-session), with stdin a terminal: init takes it."""
-    script = "set -m; echo ctty=$(ps -o tty= -p $$); sleep 600; echo status=$?; exit 6"
+    script = 'trap "echo caught; exit 6" INT; echo ready >/dev/tty; while :; do sleep 0.05; done'
     leader, follower = pty.openpty()
     with scripted(short_tmp, interpreters()[0]) as (_, programs):
-        with subprocess.Popen(
-            capsule(programs, "bash", "-c", script, more=["--new-session"]),
+        process = subprocess.Popen(
+            capsule(programs, "sh", "-c", script, more=["--new-session"]),
             stdin=follower,
             stdout=follower,
             stderr=follower,
             start_new_session=True,
             env=programs.env,
-        ) as process:
-            os.close(follower)
-            assert "ctty=pts/" in read_until(leader, "ctty=")
-            wait_until(lambda: has_program(process.pid, "sleep"), "the agent's command runs")
+        )
+        os.close(follower)
+        try:
+            read_until(leader, "ready")
             os.write(leader, b"\x03")
-            assert "status=130" in read_until(leader, "status=")
+            read_until(leader, "caught")
             assert process.wait(WAIT_S) == 6
-    os.close(leader)
+        finally:
+            end_process(process)
+            os.close(leader)
 
 
-def read_until(leader: int, words: str) -> str:
-    """What a terminal shows, up to the line with these words."""
-    shown = b""
-    while words not in (text := shown.decode()) or not text.endswith("\n"):
+def read_until(leader: int, words: str) -> None:
+    """Read what a terminal shows, until it shows these words."""
+    shown = ""
+    while words not in shown:
         ready, _, _ = select.select([leader], [], [], WAIT_S)
-        assert ready, f"not shown: {words!r}; shown: {text!r}"
-        shown += os.read(leader, 4096)
-    return shown.decode()
+        assert ready, f"not shown: {words!r}; shown: {shown!r}"
+        shown += os.read(leader, 4096).decode()
 
 
 def below(pid: int) -> Iterator[Path]:
@@ -252,7 +253,15 @@ def below(pid: int) -> Iterator[Path]:
 
 
 def has_program(pid: int, name: str) -> bool:
-    return any((path / "comm").read_text().strip() == name for path in below(pid))
+    return state_of(pid, name) != ""
+
+
+def state_of(pid: int, name: str) -> str:
+    """proc(5)'s letter for the program of this name below `pid`; empty where there is none."""
+    for path in below(pid):
+        if (path / "comm").read_text().strip() == name:
+            return (path / "stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def test_ctrl_c_ends_an_agent_that_is_no_shell_and_only_it(short_tmp: Path) -> None:
@@ -268,9 +277,15 @@ def test_ctrl_c_ends_an_agent_that_is_no_shell_and_only_it(short_tmp: Path) -> N
 
 def test_ctrl_z_in_an_agent_that_is_no_shell_does_not_freeze_the_capsule(short_tmp: Path) -> None:
     """There is no shell to come back to: it goes on, with the terminal."""
-    script = 'trap "echo resumed" CONT; echo ready; while :; do sleep 0.05; done'
+    script = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'resumed'))\n"
+        "print('ready', flush=True)\n"
+        "while True: signal.pause()\n"
+    )
     with scripted(short_tmp, interpreters()[0]) as (_, programs):
-        for screen in in_capsule(programs, "sh", "-c", script):
+        for screen in in_capsule(programs, interpreters()[0], "-c", script):
             screen.wait_for("^ready")
             screen.press("ctrl-z")
             screen.wait_for("resumed")

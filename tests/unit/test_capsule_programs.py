@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jackin_broker.protocol import Ask, AskResult, Error, ExecCommand, Outcome
 from jackin_capsule import VERSION
-
 from support.scripted_broker import (
     ScriptedBroker,
     ShimPrograms,

@@ -72,6 +72,7 @@ def test_the_wire_form_of_bytes_is_shown_as_the_bytes() -> None:
     [
         ("g\u0456thub.com", r"g\u{456}thub.com"),
         ("\u0440\u0430\u0443.com", r"\u{440}\u{430}\u{443}.com"),
+        ("\u0434ata", r"\u{434}ata"),
         ("\uff52\uff4d", r"\u{ff52}\u{ff4d}"),
         ("\U0001d42b", r"\u{1d42b}"),
         ("\u2215etc", r"\u{2215}etc"),
@@ -114,6 +115,13 @@ def test_marks_are_where_the_escapes_are() -> None:
 def test_lines_of_a_script_come_one_by_one_with_their_breaks_visible() -> None:
     lines = [shown.text for shown in show_lines("#!/bin/sh\n\necho \x1b\n")]
     assert lines == [r"#!/bin/sh\n", r"\n", r"echo \x1b\n"]
+
+
+def test_only_a_real_line_break_ends_a_line() -> None:
+    assert show("a\n").ends_line
+    assert show("\\\n").ends_line
+    assert not show(r"a\n").ends_line
+    assert not show("n").ends_line
 
 
 def test_an_empty_text_is_one_visible_line() -> None:

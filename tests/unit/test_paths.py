@@ -14,6 +14,7 @@ from jackin_broker.doorways import close_doorway, listen_at, open_doorway
 from jackin_broker.errors import ConfigError
 from jackin_broker.paths import SOCKET_PATH_MAX_BYTES, Paths, resolve
 from support.real import require_root
+from support.second_uid import AGENT_UID, holds_as
 
 
 def _environ(home: Path, **more: str) -> dict[str, str]:
@@ -66,7 +67,7 @@ def test_a_runtime_directory_of_somebody_else_is_passed_over(short_tmp: Path) ->
     require_root()
     theirs = short_tmp / "theirs"
     theirs.mkdir(mode=0o700)
-    os.chown(theirs, 1500, 1500)
+    os.chown(theirs, AGENT_UID, AGENT_UID)
     found = resolve(_environ(short_tmp, XDG_RUNTIME_DIR=str(theirs)))
     assert not found.private_dir.is_relative_to(theirs)
 
@@ -120,27 +121,38 @@ def test_a_directory_that_others_can_write_is_refused_anywhere_on_the_way(short_
         trust.check_trusted(leaf)
 
 
-def test_our_own_sticky_directory_does_not_count_as_roots(short_tmp: Path) -> None:
-    leaf = short_tmp / "leaf"
-    leaf.mkdir()
-    leaf.chmod(0o1777)
+def test_a_sticky_directory_is_trusted_on_the_way_and_only_if_it_is_roots(open_tmp: Path) -> None:
+    leaf = open_tmp / "sticky" / "leaf"
+    leaf.mkdir(parents=True)
+    leaf.parent.chmod(0o1777)
     with pytest.raises(ConfigError, match="can be written by others"):
-        trust.check_trusted(leaf)
+        trust.check_trusted(leaf.parent)
+    require_root()
+    trust.check_trusted(leaf)
+    for path in (leaf.parent, leaf):
+        os.chown(path, AGENT_UID, AGENT_UID)
+
+    def is_refused() -> bool:
+        with pytest.raises(ConfigError, match="can be written by others"):
+            trust.check_trusted(leaf)
+        return True
+
+    assert holds_as(AGENT_UID, is_refused)
 
 
 def test_a_component_or_a_link_of_another_uid_is_refused(short_tmp: Path) -> None:
     require_root()
     theirs = short_tmp / "theirs"
     (theirs / "leaf").mkdir(parents=True)
-    os.chown(theirs, 1500, 1500)
-    with pytest.raises(ConfigError, match="belongs to uid 1500"):
+    os.chown(theirs, AGENT_UID, AGENT_UID)
+    with pytest.raises(ConfigError, match=f"belongs to uid {AGENT_UID}"):
         trust.check_trusted(theirs / "leaf")
     mine = short_tmp / "mine"
     mine.mkdir()
     link = short_tmp / "link"
     link.symlink_to(mine)
-    os.chown(link, 1500, 1500, follow_symlinks=False)
-    with pytest.raises(ConfigError, match="link: belongs to uid 1500"):
+    os.chown(link, AGENT_UID, AGENT_UID, follow_symlinks=False)
+    with pytest.raises(ConfigError, match=f"link: belongs to uid {AGENT_UID}"):
         trust.check_trusted(link)
 
 

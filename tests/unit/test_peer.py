@@ -305,3 +305,26 @@ def test_a_parent_that_ends_meanwhile_is_followed_to_the_next() -> None:
         assert shell.pid not in [status.pid for status in rest]
         assert rest[-1].parent == 0
         os.kill(orphan, signal.SIGKILL)
+
+
+def test_a_parent_that_ends_as_it_is_opened_is_not_taken_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between reading a parent's number and opening it the number may have changed hands."""
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 & echo $!; read -r _"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdout is not None
+        orphan = int(shell.stdout.readline())
+
+        class EndsWhenOpened(processes.Process):
+            def __init__(self, pid: int) -> None:
+                super().__init__(pid)
+                if pid == shell.pid:
+                    shell.kill()
+                    shell.wait(END_GRACE_S)
+
+        monkeypatch.setattr(processes, "Process", EndsWhenOpened)
+        chain = list(lineage(orphan))
+        assert shell.pid not in [status.pid for status in chain]
+        os.kill(orphan, signal.SIGKILL)

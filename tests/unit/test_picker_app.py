@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from jackin_broker.operator_protocol import Failed, Goodbye, RequestState, view_digest
 from jackin_picker.app import PickerApp
+from jackin_picker.guard import ARM_S
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
 from support.picker_pilot import (
     HandClock,
@@ -245,7 +246,11 @@ def test_nothing_can_be_decided_where_it_cannot_be_seen(broker: OperatorPlaybook
 
     async def scene(stage: Stage) -> None:
         await stage.shows("too small")
+        await stage.pilot.pause()
+        await stage.pilot.pause()
         stage.clock.move(10)
+        # The timer that would arm a prompt runs by the real clock: let it.
+        await asyncio.sleep(ARM_S * 1.5)
         await stage.press("space", "down", "down", "down", "enter", "escape")
         await stage.pilot.resize_terminal(80, 24)
         await stage.shows("asks to run", "0 ticked", "○ not ready")

@@ -54,7 +54,7 @@ PRINTERS: dict[str, Callable[[str], str]] = {
     "html": html.escape,
     "html, text only": lambda v: html.escape(v, quote=False),
     "xml": lambda v: xml.sax.saxutils.escape(v, {'"': "&quot;", "'": "&apos;"}),
-    "html, numeric": lambda v: "".join(c if c.isalnum() and c.isascii() else f"&#{ord(c)};" for c in v),
+    "html, numeric": lambda v: re.sub("[^0-9A-Za-z]", lambda m: f"&#{ord(m[0])};", v),
     "python": lambda v: repr(v)[1:-1],
     "python bytes": lambda v: repr(v.encode())[2:-1],
     "shlex": lambda v: shlex.quote(v),

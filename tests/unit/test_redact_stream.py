@@ -115,6 +115,39 @@ def test_an_unfinished_escape_is_held_and_an_endless_one_is_not() -> None:
     assert redactor.held_bytes == 0
 
 
+def test_the_character_before_a_core_waits_for_it() -> None:
+    """Whichever of the needles that begin alike it belongs to; and only within reach."""
+    forms = [Form(b"kAAAAAAAAAAAAAAAA"), Form(b"kBBBBBBBBBBBBBBBB", lead=b"QR", trail=b"wx")]
+    needles = of_forms(["S"], [(0, form) for form in forms], {})
+    for core, lead, trail in ((b"kA", b"Q", b"w"), (b"kB", b"", b"")):
+        whole = core + core[1:] * 15
+        redactor = Redactor(needles)
+        shown = redactor.feed(b"-Q") + redactor.feed(core[:1]) + redactor.feed(whole[1:])
+        assert shown + redactor.feed(b"w;") == b"-" + lead + b"[redacted:S]" + trail + b";"
+    core = b"kBBBBBBBBBBBBBBBB"
+    for gap in (b" " * MAX_GAP_BYTES, b" " * (MAX_GAP_BYTES + 1)):
+        out = redact_all(needles, b"-Q" + gap + core + gap + b"w;")
+        near = len(gap) <= MAX_GAP_BYTES
+        assert out == (b"-[redacted:S];" if near else b"-Q" + gap + b"[redacted:S]" + gap + b"w;")
+        for cut in range(len(gap) + 4):
+            redactor = Redactor(needles)
+            data = b"-Q" + gap + core + b";"
+            assert redactor.feed(data[:cut]) + redactor.feed(data[cut:]) == (
+                b"-[redacted:S];" if near else b"-Q" + gap + b"[redacted:S];"
+            )
+
+
+def test_a_percent_escape_may_be_cut_between_its_digits() -> None:
+    """In either case, and where the write before ended with the percent sign."""
+    needles = plain(b"%fA2%fa-and-more-of-it")
+    for shown in (b"%Fa2%fA-and-more-of-it", b"%fa2%FA-and-more-of-it"):
+        for cut in range(len(shown) + 1):
+            redactor = Redactor(needles)
+            out = redactor.feed(shown[:cut]) + redactor.feed(shown[cut:]) + redactor.finish()
+            assert out == b"[redacted:S0]"
+    assert redact_all(needles, b"100%f") == b"100%f"
+
+
 def test_what_the_end_cuts_off_is_masked_from_eight_bytes_on() -> None:
     for size in range(1, len(TOKEN)):
         out = redact_all(plain(TOKEN), b"x" + TOKEN[:size] + b"\n")

@@ -161,6 +161,8 @@ def test_a_pause_during_the_drain_stops_its_clock() -> None:
             shell(f"exec 3<&0; {script}"), sink, stdin=StdinKind.LIVE, drain_s=0.5
         )
         await sink.until_out(b"early")
+        while not running.has_ended:  # noqa: ASYNC110 - no event tells it; bounded by `within`
+            await asyncio.sleep(0)
         running.pause_output()
         waiting = asyncio.ensure_future(running.wait())
         done, _ = await asyncio.wait({waiting}, timeout=0.8)

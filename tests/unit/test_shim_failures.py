@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jackin_broker import protocol
 from jackin_broker.errors import DenialCode
 from jackin_broker.frames import Stream
 from jackin_broker.protocol import Cancel, ExecCommand, ExecDenied, ExecPending
 from jackin_capsule import VERSION, problems, wire
-
 from support.scripted_broker import (
     REQUEST_ID,
     ScriptedBroker,
@@ -270,9 +270,7 @@ def test_a_result_without_a_status_is_no_success(scene: Scene) -> None:
         (["--tty", "gh"], "-t asks for a terminal"),
     ],
 )
-def test_a_wrong_call_is_126_and_reaches_nobody(
-    scene: Scene, args: list[str], words: str
-) -> None:
+def test_a_wrong_call_is_126_and_reaches_nobody(scene: Scene, args: list[str], words: str) -> None:
     _, shims = scene
     status, out, err = shims.run(*args)
     assert (status, out) == (126, "")

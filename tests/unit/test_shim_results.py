@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import jackin_capsule
 import pytest
+
+import jackin_capsule
 from jackin_broker.frames import Stream
 from jackin_broker.protocol import (
     Bytes64,
@@ -24,7 +25,6 @@ from jackin_broker.protocol import (
     StdinKind,
     bytes_from_text,
 )
-
 from support.scripted_broker import (
     REQUEST_ID,
     WAIT_S,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jackin_broker.frames import Stream
 from jackin_broker.protocol import Cancel, ExecCommand, Signal
-
 from support.real import wait_until
 from support.scripted_broker import (
     WAIT_S,
@@ -54,10 +54,12 @@ def system(short_tmp: Path) -> Iterator[Scene]:
         yield both
 
 
-def start(scene: Scene, **more: int) -> tuple[subprocess.Popen[bytes], Peer]:
+def start(
+    scene: Scene, *, process_group: int | None = None
+) -> tuple[subprocess.Popen[bytes], Peer]:
     """A shim whose command runs, and which is known to have learned so."""
     broker, shims = scene
-    process = shims.start("sleep", "600", **more)
+    process = shims.start("sleep", "600", process_group=process_group)
     peer = broker.accept()
     peer.expect(ExecCommand)
     peer.start()

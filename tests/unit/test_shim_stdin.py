@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from jackin_broker import protocol
 from jackin_broker.frames import Stream
 from jackin_broker.protocol import ExecCommand, Signal, StdinCredit, StdinEof, StdinKind
 from jackin_capsule import stdin as shim_stdin
-
 from support.real import wait_until
 from support.scripted_broker import (
     WAIT_S,

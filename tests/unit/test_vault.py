@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from jackin_broker.errors import SourceFault
 from jackin_broker.sources.vault_keyring import VaultKeyring
 from jackin_broker.vault import Vault, VaultError
 from support.real import require_program
+from support.sources import told
 from support.terminal import terminal
 from support.vaults import locked_vault, unlocked_vault, vault_identity, vault_passphrase
 
@@ -187,6 +189,17 @@ def test_a_damaged_key_is_said(tmp_path: Path, key: bytes) -> None:
         vault.unlock(vault_passphrase())
 
 
+@pytest.mark.parametrize("cut", [0, 20, -2])
+def test_a_broken_identity_is_said_without_any_of_its_text(
+    tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = vault_identity()[:cut]
+    with pytest.raises(VaultError, match="key file is damaged") as refused:
+        locked_vault(tmp_path).adopt(broken)
+    assert not broken or broken.strip() not in told(refused.value, caplog)
+    assert refused.value.__cause__ is None
+
+
 def test_a_newer_vault_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     vault = unlocked_vault(tmp_path)
     newer = msgspec.json.encode({"schema": 2, "items": {}})
@@ -276,8 +289,7 @@ def test_as_a_backend_of_the_keyring_library_it_keeps_that_librarys_contract(
     vault = unlocked_vault(tmp_path)
     backend = VaultKeyring(vault)
     assert backend.get_password("service", "name") is None
-    # The library wraps it in a way that loses the types.
-    backend.set_password("service", "name", "value")  # pyright: ignore[reportUnknownMemberType]
+    cast("Any", backend).set_password("service", "name", "value")  # wrapped without types
     assert backend.get_password("service", "name") == "value"
     backend.delete_password("service", "name")
     with pytest.raises(PasswordDeleteError):

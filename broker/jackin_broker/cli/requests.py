@@ -92,11 +92,12 @@ def decide(request_id: str, approve: bool | None, names: str, reason: str, as_js
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-def kill(request_id: str) -> None:
+@click.option("--json", "as_json", is_flag=True)
+def kill(request_id: str, as_json: bool) -> None:
     """End the running command ID and everything it started."""
     view = _find(request_id)
     ask_broker(paths.resolve(os.environ).operator_socket, op.KillRequest(0, view.id))
-    click.echo(f"ended {view.id}")
+    click.echo(json.dumps({"ended": view.id}) if as_json else f"ended {view.id}")
 
 
 def _views() -> tuple[op.RequestView, ...]:

@@ -77,17 +77,22 @@ def status(as_json: bool) -> None:
 
 
 @click.command()
-def reload() -> None:
+@click.option("--json", "as_json", is_flag=True)
+def reload(as_json: bool) -> None:
     """Have the broker read its configuration again; what runs is not harmed."""
     reply = ask_broker(paths.resolve(os.environ).operator_socket, op.Reload(0))
     assert isinstance(reply, op.Done)
+    if as_json:
+        click.echo(json.dumps({"reloaded": True, "notes": list(reply.notes)}))
+        return
     click.echo("reloaded")
     for note in reply.notes:
         click.echo(f"note: {note}")
 
 
 @click.command()
-def stop() -> None:
+@click.option("--json", "as_json", is_flag=True)
+def stop(as_json: bool) -> None:
     """Stop the broker; what waits is denied, what runs is ended."""
     socket_path = paths.resolve(os.environ).operator_socket
     pid = _status(socket_path).pid
@@ -98,7 +103,7 @@ def stop() -> None:
         _wait_for_end(watch, pid)
     finally:
         os.close(watch)
-    click.echo("stopped")
+    click.echo(json.dumps({"stopped": True, "pid": pid}) if as_json else "stopped")
 
 
 def _wait_for_end(watch: int, pid: int) -> None:

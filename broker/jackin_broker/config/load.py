@@ -124,9 +124,12 @@ def read_trusted(path: Path) -> str | None:
         raise ConfigError(
             f"{path}: {_lower(error.strerror or errno.errorcode[error.errno or 0])}"
         ) from error
-    with open(fd, "rb") as file:
-        _check_file(path, os.fstat(fd))
-        raw = file.read(CONFIG_MAX_BYTES + 1)
+    try:
+        _check_file(path, os.fstat(fd))  # before `open`, which refuses a directory its own way
+        with open(fd, "rb", closefd=False) as file:
+            raw = file.read(CONFIG_MAX_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(raw) > CONFIG_MAX_BYTES:
         raise ConfigError(f"{path}: is larger than {CONFIG_MAX_BYTES} bytes")
     for folder in {path.absolute().parent, Path(os.path.realpath(path)).parent}:

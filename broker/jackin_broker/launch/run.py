@@ -259,8 +259,11 @@ class _Launch:
         child = self._child
         if child is not None and child.poll() is None:
             self._signal(signal.SIGKILL)
-            child.kill()
-            child.wait()
+            try:
+                child.wait(END_GRACE_S)  # it collects init, so that nothing is left after us
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
         if self._init_pidfd is not None:
             os.close(self._init_pidfd)
             self._init_pidfd = None

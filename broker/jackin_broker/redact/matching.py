@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from jackin_broker.redact.budget import SHALLOW_BYTES
 from jackin_broker.redact.needles import Needle, NeedleSet
-from jackin_broker.redact.projection import IGNORABLE, View, canonical, without_escapes
+from jackin_broker.redact.projection import IGNORABLE, View, canonical, opened, without_escapes
 from jackin_broker.redact.values import MIN_NEEDLE_BYTES
 
 # The owner of what an earlier marker stands for.
@@ -46,11 +46,12 @@ class Begun(NamedTuple):
 class Matching:
     """One buffer held against one set. `before` is the projected text in front of it."""
 
-    __slots__ = ("_set", "_texts", "view")
+    __slots__ = ("_before", "_set", "_texts", "view")
 
     def __init__(self, needles: NeedleSet, raw: bytes, before: bytes) -> None:
         self._set: Final = needles
         self.view: Final = View(raw)
+        self._before: Final = before
         plain = self.view.text
         same_case = canonical(plain, before)
         self._texts: Final = (plain,) if same_case == plain else (plain, same_case)
@@ -67,14 +68,18 @@ class Matching:
             if (span := self._span(text, start, self._set.needle(found))) is not None
         ]
 
-    def tail(self) -> tuple[list[Begun], list[Begun]]:
+    def tail(self, *, is_open: bool) -> tuple[list[Begun], list[Begun]]:
         """What the end of the buffer may be the head of, and what it just failed to be.
 
+        `is_open`: more bytes may follow.
         Shape: of heads too short to be a guess only the first needle of each place.
         """
         begun: list[Begun] = []
         missed: list[Begun] = []
-        for text in self._texts:
+        texts = self._texts
+        if is_open and (half := opened(texts[-1], self._before)) != texts[-1]:
+            texts = (*texts, half)
+        for text in texts:
             starts, misses = self._set.heads.at_the_end(text)
             begun.extend(self._begun(text, starts))
             begun.extend(self._lead_alone(text))
@@ -85,8 +90,12 @@ class Matching:
 
     def cut_off(self, begun: Iterable[Begun]) -> list[Span]:
         """The tail that is masked if nothing follows."""
-        end = self.view.raw_index(len(self.view.text) - 1) + 1 if self.view.text else 0
-        return [Span(b.start, end, b.needle.owner) for b in begun if b.is_cut_off]
+        view = self.view
+        return [
+            Span(b.start, view.raw_index(len(view.text) - 1) + 1, b.needle.owner)
+            for b in begun
+            if b.is_cut_off
+        ]
 
     def _span(self, text: bytes, index: int, needle: Needle) -> Span | None:
         view, size = self.view, len(needle.text)

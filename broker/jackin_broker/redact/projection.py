@@ -68,6 +68,14 @@ def canonical(text: bytes, before: bytes = b"") -> bytes:
     return _LOWER_PERCENT.sub(lambda found: found[0].upper(), joined)[len(before) :]
 
 
+def opened(text: bytes, before: bytes = b"") -> bytes:
+    """`text`, canonical, as it reads if its end turns out to be half of a percent escape."""
+    end = (before + text)[-2:]
+    if text and end[:1] == b"%" and end[1:] in (b"a", b"b", b"c", b"d", b"e", b"f"):
+        return text[:-1] + end[1:].upper()
+    return text
+
+
 def unfinished_escape(raw: bytes) -> int:
     """Where an escape begins that the end of `raw` cuts; `len(raw)` if none does."""
     size = len(raw)

@@ -57,7 +57,7 @@ class Redactor:
         raw = self._held + data if self._held else data
         cut = unfinished_escape(raw)
         matching = Matching(self._set, raw[:cut] if cut < len(raw) else raw, self._context)
-        begun, missed = matching.tail()
+        begun, missed = matching.tail(is_open=True)
         text = matching.view.text
         gone = min((b.at for b in begun), default=len(text))
         self._context = (self._context + text[:gone])[-_CONTEXT_BYTES:]
@@ -91,7 +91,7 @@ class Redactor:
         matching = Matching(self._set, self._held, self._context)
         spans = matching.spans()
         whole = unions(spans, self._cover)
-        begun, missed = matching.tail()
+        begun, missed = matching.tail(is_open=False)
         spans = spans + matching.cut_off(begun)
         out = self._let_go(self._held, len(self._held), spans, missed)
         self._suspect([head for head in begun if not _is_within(head.start, whole)], 0)

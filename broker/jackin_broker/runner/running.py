@@ -77,6 +77,11 @@ class Running:
     def __repr__(self) -> str:
         return f"<running {self._spec.name} {self.pid}>"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command was reaped; its output may still drain."""
+        return self._ended_at is not None
+
     # --- for host.start -----------------------------------------------------------------
 
     async def started(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import keyring.errors
 from keyring.backend import KeyringBackend
@@ -112,8 +112,8 @@ def answer(backend: KeyringBackend, request: Get | Set | Delete) -> Found | Did:
 
 
 def _stored(backend: KeyringBackend, item: Set) -> None:
-    # The library wraps it in a way that loses the types.
-    backend.set_password(item.service, item.username, item.value)  # pyright: ignore[reportUnknownMemberType]
+    store = cast("Any", backend).set_password  # the library wraps it without types
+    store(item.service, item.username, item.value)
 
 
 def _fault_of(error: Exception) -> SourceError:

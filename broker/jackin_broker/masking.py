@@ -1,0 +1,46 @@
+"""Which credentials become needles, and which cannot: the one place that asks.
+
+It refuses to know streams; it reads values, as the needle maker must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .bindings import Binding, Credential, Delivery, Redact
+from .errors import DenialCode, Refusal
+from .redact import needles
+
+
+def has_needles(binding: Binding) -> bool:
+    """Whether this binding's value must not appear in the output.
+
+    A key in an ssh-agent never enters the command, so a needle would only be an oracle.
+    """
+    return binding.redact is not Redact.OFF and binding.delivery is not Delivery.SSH_AGENT
+
+
+def check_redactable(credentials: Iterable[Credential]) -> None:
+    """Return when each value that must be masked can be.
+
+    Raises: Refusal(UNREDACTABLE) that names the binding.
+    """
+    for credential in credentials:
+        if not has_needles(credential.binding):
+            continue
+        why = needles.refusal_of(credential.reveal())
+        if why is not None:
+            raise Refusal(
+                DenialCode.UNREDACTABLE,
+                f"the value of {credential.binding.name} cannot be redacted: {why}",
+                hint='the operator may store another value, or set redact = "off" for that binding',
+            )
+
+
+def needles_of(credentials: Iterable[Credential]) -> needles.NeedleSet:
+    """The needles of one command."""
+    return needles.build(
+        (credential.binding.name, credential.reveal(), credential.binding.redact)
+        for credential in credentials
+        if has_needles(credential.binding)
+    )

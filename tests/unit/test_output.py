@@ -1,0 +1,134 @@
+"""From the command to the caller: redacted before anything else, streamed or capped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+
+from jackin_broker import protocol
+from jackin_broker.bindings import Redact
+from jackin_broker.connection import CapsuleConnection
+from jackin_broker.frames import DataFrame, Frame, FrameDecoder, MessageFrame, Stream
+from jackin_broker.intake import Intake
+from jackin_broker.output import Output
+from jackin_broker.peer import Caller
+from jackin_broker.redact.needles import build
+
+VALUE = "tok-" + secrets.token_hex(12)
+STARTED = protocol.ExecStarted("id", protocol.Target.HOST, ("TOKEN",))
+
+Scene = Callable[[Output], Awaitable[None]]
+
+
+def play(scene: Scene, *, streams: bool) -> tuple[Output, list[Frame]]:
+    """What reaches the caller of a command whose output the scene makes."""
+
+    async def go() -> tuple[Output, list[Frame]]:
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.connect_accepted_socket(CapsuleConnection, ours)
+        caller = Caller(os.getpid(), os.getuid(), os.pidfd_open(os.getpid()), 1, ())
+        intake = Intake(connection, caller)
+        needles = build([("TOKEN", VALUE.encode(), Redact.ON)])
+        output = Output(connection, needles, STARTED, streams=streams, intake=intake)
+        theirs.setblocking(False)
+        decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)
+        frames: list[Frame] = []
+
+        async def read() -> None:
+            while data := await loop.sock_recv(theirs, 1 << 20):
+                frames.extend(decoder.feed(data))
+
+        reading = asyncio.ensure_future(read())
+        await scene(output)
+        intake.close()
+        await connection.close()
+        await reading
+        caller.close()
+        theirs.close()
+        return output, frames
+
+    return asyncio.run(go())
+
+
+def bytes_of(frames: list[Frame], stream: Stream) -> bytes:
+    return b"".join(f.data for f in frames if isinstance(f, DataFrame) and f.stream is stream)
+
+
+def end(output: Output) -> None:
+    for stream in (Stream.STDOUT, Stream.STDERR):
+        output.output_end(stream)
+
+
+def test_the_value_is_masked_on_both_streams_however_it_is_cut() -> None:
+    async def scene(output: Output) -> None:
+        for byte in f"a {VALUE} b\n".encode():
+            for stream in (Stream.STDOUT, Stream.STDERR):
+                output.output(stream, bytes((byte,)))
+        end(output)
+
+    output, frames = play(scene, streams=True)
+    for stream in (Stream.STDOUT, Stream.STDERR):
+        assert bytes_of(frames, stream) == b"a [redacted:TOKEN] b\n"
+    assert output.redacted_count == 2
+
+
+def test_that_it_started_is_said_once_and_before_any_output() -> None:
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"first\n")
+        output.announce()
+        end(output)
+
+    _, frames = play(scene, streams=True)
+    assert isinstance(frames[0], MessageFrame)
+    assert protocol.decode_to_capsule(frames[0].body) == STARTED
+    assert [type(frame) for frame in frames].count(MessageFrame) == 1
+
+
+def test_without_streaming_each_stream_is_kept_apart_as_text() -> None:
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, f"o {VALUE}\n".encode())
+        output.output(Stream.STDERR, b"e \xff\n")
+        end(output)
+
+    output, frames = play(scene, streams=False)
+    assert output.text(Stream.STDOUT) == "o [redacted:TOKEN]\n"
+    assert output.text(Stream.STDERR) == "e �\n"
+    assert all(isinstance(frame, MessageFrame) for frame in frames)
+
+
+def test_the_cap_is_after_redaction_and_between_characters() -> None:
+    """A value that straddles the cap would show its first half if the cap came first."""
+    cap = protocol.UNSTREAMED_OUTPUT_MAX_BYTES
+    lead = b"x" * (cap - 12)
+
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, lead + VALUE.encode() + b" tail")
+        output.output(Stream.STDERR, b"y" * (cap - 1) + "é".encode() + b"z")
+        end(output)
+
+    output, _ = play(scene, streams=False)
+    out, err = output.text(Stream.STDOUT), output.text(Stream.STDERR)
+    assert out is not None
+    assert err is not None
+    assert VALUE[:8] not in out
+    assert out.startswith("x" * (cap - 12) + "[redacted:TO")
+    assert err == "y" * (cap - 1) + f"[truncated: {cap + 2} bytes in all]"
+
+
+def test_what_is_kept_without_streaming_is_bounded() -> None:
+    piece = b"z" * 65536
+
+    async def scene(output: Output) -> None:
+        for _ in range(64):
+            output.output(Stream.STDOUT, piece)
+        end(output)
+
+    output, _ = play(scene, streams=False)
+    assert output.sizes[Stream.STDOUT] == 64 * len(piece)
+    text = output.text(Stream.STDOUT)
+    assert text is not None
+    assert len(text) < protocol.UNSTREAMED_OUTPUT_MAX_BYTES + 100
