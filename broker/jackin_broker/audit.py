@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from .errors import ConfigError, DenialCode, Refusal
 from .rate import TokenBucket
@@ -221,10 +221,10 @@ def _parse(raw: bytes) -> dict[str, Field]:
     if len(raw) > LINE_MAX_BYTES:
         return {}
     try:
-        fields = json.loads(raw)
+        fields: Any = json.loads(raw)
     except ValueError:
         return {}
-    return fields if isinstance(fields, dict) else {}
+    return cast("dict[str, Field]", fields) if isinstance(fields, dict) else {}
 
 
 def verify(path: Path) -> int:

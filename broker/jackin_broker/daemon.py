@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +48,8 @@ _log = logging.getLogger("jackin_broker")
 # A month of a talkative broker fits; older text is of no use to anyone.
 LOG_MAX_BYTES: Final = 2 * 1024 * 1024
 LOG_BACKUPS: Final = 3
+# Two hundred commands with five each, their callers, and as much again to spare.
+DESCRIPTORS_WANTED: Final = 8192
 
 
 async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) -> None:
@@ -56,6 +59,7 @@ async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) ->
     """
     forbid_dumps()
     become_subreaper()
+    _allow_many_descriptors()
     daemon = Daemon(environ)
     try:
         await daemon.start()
@@ -332,6 +336,14 @@ class Daemon:
             init.pid if init is not None and init.is_alive() else 0,
             note,
         )
+
+
+def _allow_many_descriptors() -> None:
+    """Raise the soft limit: a command holds about five, and two hundred may run."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _waits(config: Config) -> bool:

@@ -106,9 +106,9 @@ class Desk:
     """The queue. `expire` and `decide` are told the time."""
 
     limits: DeskLimits
-    _entries: dict[str, Entry] = field(default_factory=dict)
-    _buckets: dict[str, TokenBucket] = field(default_factory=dict)
-    _inquiries: dict[str, TokenBucket] = field(default_factory=dict)
+    _entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    _buckets: dict[str, TokenBucket] = field(default_factory=dict[str, TokenBucket])
+    _inquiries: dict[str, TokenBucket] = field(default_factory=dict[str, TokenBucket])
     _attached: int = 0
     _left_at: float | None = None
 

@@ -55,6 +55,7 @@ class Intake:
         self._pending_bytes = 0
         self._credit = False
         self._credit_due = 0
+        self._output_flows = True
         self.gone: asyncio.Future[CallerGone] = loop.create_future()
         loop.add_reader(caller.pidfd, self._caller_ended)
         connection.attach(self)
@@ -95,6 +96,9 @@ class Intake:
     def run(self, running: Running, *, credit: bool) -> None:
         """Pass everything on to the command from now on, first what is here already."""
         self._running, self._credit = running, credit
+        running.on_stopped = lambda number: self._connection.send(protocol.ExecStopped(number))
+        if not self._output_flows:
+            running.pause_output()
         if self._kind is StdinKind.NONE:
             running.close_stdin()
             return
@@ -139,6 +143,7 @@ class Intake:
         self._leave(EndedBy.CALLER_GONE, "the caller went away")
 
     def output_may_flow(self, flows: bool) -> None:
+        self._output_flows = flows
         if self._running is not None:
             if flows:
                 self._running.resume_output()

@@ -20,7 +20,7 @@ from .command import legibility_of
 from .editor import LineEditor
 from .guard import Guard, Press
 from .sheet import Prompt
-from .text import NOTHING
+from .text import NOTHING, own
 
 
 class Wish(Enum):
@@ -115,9 +115,11 @@ class OpenPrompt:
                 self._move(-1)
             case "down" | "tab" | "right":
                 self._move(1)
-            case "enter" if decides:
+            case "enter" | "escape" if not decides:
+                self.note = own("keys that come together decide nothing: press it again")
+            case "enter":
                 return self._enter()
-            case "escape" if decides:
+            case "escape":
                 return self._decision(approve=False)
             case "slash" if self.choices.total:
                 self.guard.stray()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support.agent import Agent, finish
-from support.broker import Broker, broker
+from support.broker import Broker, broker, program
 from support.real import short_directory, wait_until
 
 CONFIG = """schema = 1
@@ -177,15 +177,14 @@ def test_a_source_that_fails_denies_with_its_own_code(bench: Bench) -> None:
 
 
 def test_a_locked_vault_is_source_locked_and_never_a_hang(bench: Bench) -> None:
+    phrase = bench.folder / "passphrase"
+    phrase.touch(mode=0o600)
+    phrase.write_text(secrets.token_hex(16))
     created = subprocess.run(
-        ["jackin-broker", "vault", "create"],
-        env={
-            **bench.broker.env,
-            "PATH": os.environ["PATH"] + ":" + str(Path(os.sys.executable).parent),
-            "JACKIN_VAULT_PASSPHRASE_FILE": str(_passphrase(bench.folder)),
-        },
+        [program("jackin-broker"), "vault", "create"],
+        env={**bench.broker.env, "JACKIN_VAULT_PASSPHRASE_FILE": str(phrase)},
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     assert created.returncode == 0, created.stderr
     with bench.agent.running("true", options=["--want", "LOCKED"]) as child:
@@ -193,13 +192,6 @@ def test_a_locked_vault_is_source_locked_and_never_a_hang(bench: Bench) -> None:
         shim = finish(child)
     assert shim.returncode == 126
     assert bench.events()[-1] == ("refused", "source_locked")
-
-
-def _passphrase(folder: Path) -> Path:
-    path = folder / "passphrase"
-    path.touch(mode=0o600)
-    path.write_text(secrets.token_hex(16))
-    return path
 
 
 def test_a_value_that_cannot_be_redacted_is_not_delivered(bench: Bench) -> None:

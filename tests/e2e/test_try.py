@@ -43,7 +43,9 @@ def _trials() -> set[str]:
 def test_yes_shows_the_agent_a_marker_and_nothing_stays_behind(trial: Terminal) -> None:
     trial.wait_for("DEMO_TOKEN")
     trial.wait_for("● ready")
-    trial.press("space", "down", "enter")
+    trial.press("space")
+    trial.wait_for(r"\[x\] DEMO_TOKEN")
+    trial.press("enter")
     trial.wait_for("What the agent saw")
     trial.wait_for("jackin-broker config init")
     text = trial.text

@@ -47,6 +47,7 @@ SAME: Final = {
     "step = max(1, last": "the same",
     "len(set(needle[at": "the same",
     "_BLOCK_BYTES": "the grain of the way back to raw bytes",
+    "_SHOWN_BYTES: Final": "how far back a late needle is looked for",
     "_NEAR_BYTES": "where the two ways of finding heads meet",
     "_FAR_STRIDE": "the stride of one of them",
     "_MAX_PARAMETERS": "which escapes are still taken for one", "_MAX_INTERMEDIATES": "the same",

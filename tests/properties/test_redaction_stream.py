@@ -82,6 +82,8 @@ def is_reason_to_hold(needles: NeedleSet, data: bytes, start: int) -> bool:
         bytes(byte for byte, at in pairs if at >= start)
         for pairs in ([(s.byte, s.at) for s in seen], [(s.same_case, s.at) for s in seen])
     }
+    # half a percent escape may turn out to be in the other case
+    tails |= {tail[:-1] + tail[-1:].upper() for tail in tails if tail[-2:-1] == b"%"}
     # an unfinished escape at the very end is held but no part of the head
     tails |= {tail[: tail.rfind(b"\x1b")] for tail in tails if b"\x1b" in tail}
     return any(

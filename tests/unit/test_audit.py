@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,7 +208,8 @@ def test_every_line_is_ascii_json_whatever_an_agent_sends(tmp_path: Path) -> Non
 
     async def go() -> None:
         audit = Audit(path)
-        await audit.record("asked", **argv_fields(("\u202e\x1b[2J\n".encode(), b"\xff")))
+        facts: dict[str, Any] = dict(argv_fields(("\u202e\x1b[2J\n".encode(), b"\xff")))
+        await audit.record("asked", **facts)
         audit.close()
 
     asyncio.run(go())

@@ -115,6 +115,10 @@ def test_keys_that_come_in_one_piece_run_and_deny_nothing() -> None:
     """An unbracketed paste of a space and a line break."""
     operator = Operator()
     assert operator.press("space", "enter", gap_s=0.0001) is Wish.NOTHING
+    assert not operator.prompt.is_decided
+    assert "press it again" in operator.prompt.note.plain
+    assert isinstance(operator.press("enter"), Decide)
+    operator = Operator()
     assert operator.press("x", "escape", gap_s=0.0001) is Wish.NOTHING
     assert not operator.prompt.is_decided
 

@@ -198,9 +198,17 @@ def test_a_needle_added_later_has_its_rest_masked_when_half_is_shown() -> None:
     redactor = Redactor(build([]))
     assert redactor.feed(b"nothing, ") == b"nothing, "
     redactor.replace_needles(plain(OTHER))
-    assert redactor.feed(b"x " + TOKEN[:20]) == b"x " + TOKEN[:20]
+    shown = [redactor.feed(TOKEN[at : at + 1]) for at in range(20)]
+    assert b"".join(shown) == TOKEN[:20]
     redactor.replace_needles(plain(OTHER, TOKEN))
     assert redactor.feed(TOKEN[20:] + b" y") == b"[redacted:S1] y"
+
+
+def test_what_a_marker_stood_for_is_not_looked_for_again() -> None:
+    redactor = Redactor(plain(OTHER))
+    assert redactor.feed(b"12345678" + OTHER + b"abcdefgh;") == b"12345678[redacted:S0]abcdefgh;"
+    redactor.replace_needles(plain(b"12345678abcdefgh;more", b"abcdefgh;more"))
+    assert redactor.feed(b"more.") == b"[redacted:S1]."
 
 
 def test_a_needle_taken_away_is_let_go() -> None:

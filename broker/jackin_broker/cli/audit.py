@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -134,5 +134,5 @@ def _quoted(item: object) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, list):
-        return ",".join(show(str(item)).line for item in value)
+        return ",".join(show(str(item)).line for item in cast("list[object]", value))
     return show(str(value)).line
