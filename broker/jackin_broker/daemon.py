@@ -30,6 +30,7 @@ from .config import Config, NoOperator
 from .desk import Desk, DeskLimits
 from .doorway import Doorway
 from .errors import ConfigError, DenialCode, JackinError, Refusal
+from .guessing import WARNING
 from .hardening import forbid_dumps
 from .launching import capsule_ready
 from .masking import check_redactable
@@ -48,6 +49,8 @@ _log = logging.getLogger("jackin_broker")
 # A month of a talkative broker fits; older text is of no use to anyone.
 LOG_MAX_BYTES: Final = 2 * 1024 * 1024
 LOG_BACKUPS: Final = 3
+# The longest grace of a command, its drain and the last message; then the broker ends anyway.
+STOP_LIMIT_S: Final = 20.0
 # Two hundred commands with five each, their callers, and as much again to spare.
 DESCRIPTORS_WANTED: Final = 8192
 
@@ -125,7 +128,11 @@ class Daemon:
 
     async def close(self) -> None:
         """End what runs, deny what waits, take the sockets away."""
-        await asyncio.gather(*(door.close() for door in self._doorways.values()))
+        try:
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await asyncio.gather(*(door.close() for door in self._doorways.values()))
+        except TimeoutError:
+            _log.error("not every session ended within %g s", STOP_LIMIT_S)
         for capsule in self._registry:
             self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
         if self._server is not None:
@@ -178,6 +185,7 @@ class Daemon:
             for capsule in self._registry
             if not capsule.has_boundary
         ]
+        lines += [f"{name}: {WARNING}" for name in sorted(self._services.suspicion.suspended)]
         if config.is_missing:
             lines.append(f"there is no configuration at {self.paths.config_file}")
         return tuple(lines)

@@ -31,7 +31,10 @@ NO_BOUNDARY: Final = "no boundary (kind none): the agent can approve itself"
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came, and where. `hidden`: host paths that no command may see."""
+    """A request as it came, and where.
+
+    `hidden`: host paths that no command may see; `suspended`: bindings that no rule delivers.
+    """
 
     message: ExecCommand
     argv: tuple[bytes, ...]
@@ -39,6 +42,7 @@ class Asked:
     capsule: Capsule
     config: Config
     hidden: tuple[str, ...]
+    suspended: frozenset[str] = frozenset()
 
 
 def asked_by(
@@ -85,6 +89,7 @@ def examine(asked: Asked) -> Plan:
             files=files,
             stdin=_stdin_view(message.stdin, asked.stdin),
             bindings=bindings,
+            suspended=asked.suspended,
             confinement=confinement,
             shape=_shape(asked, held, bindings, files, is_changed=is_changed),
             notices=_notices(asked, held, known, files, is_changed=is_changed),
@@ -109,7 +114,7 @@ def _shape(
         argv=asked.argv,
         cwd=held.host_path,
         is_cwd_writable=held.is_agent_writable,
-        available=frozenset(bindings),
+        available=frozenset(bindings) - asked.suspended,
         want=message.want,
         stdin=message.stdin,
         has_tty=message.tty is not None,

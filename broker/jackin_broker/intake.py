@@ -137,10 +137,10 @@ class Intake:
         elif not self._stdin_whole.done() and self._kind is StdinKind.CLOSED:
             self._stdin_whole.set_exception(error)
         else:
-            self._leave(EndedBy.CALLER_GONE, "the caller broke the protocol", error=error)
+            self.leave(EndedBy.CALLER_GONE, "the caller broke the protocol", error=error)
 
     def peer_gone(self) -> None:
-        self._leave(EndedBy.CALLER_GONE, "the caller went away")
+        self.leave(EndedBy.CALLER_GONE, "the caller went away")
 
     def output_may_flow(self, flows: bool) -> None:
         self._output_flows = flows
@@ -152,11 +152,12 @@ class Intake:
 
     def _caller_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._caller.pidfd)
-        self._leave(EndedBy.CALLER_GONE, "the calling process ended")
+        self.leave(EndedBy.CALLER_GONE, "the calling process ended")
 
-    def _leave(
+    def leave(
         self, ended_by: EndedBy, words: str, *, error: PeerProtocolError | None = None
     ) -> None:
+        """End the request, whatever it is doing; the first reason counts."""
         if not self.gone.done():
             self.gone.set_result(CallerGone(ended_by, words, error=error))
 
@@ -197,7 +198,7 @@ class Intake:
             case protocol.Resize():
                 pass  # no command of this version has a terminal
             case protocol.Cancel():
-                self._leave(EndedBy.CANCELLED, "the caller took the request back")
+                self.leave(EndedBy.CANCELLED, "the caller took the request back")
             case _:
                 raise PeerProtocolError("only one request a connection")
 

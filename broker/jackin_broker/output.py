@@ -6,14 +6,21 @@ that wants no stream gets each one capped after redaction, cut between character
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from . import protocol
 from .connection import CapsuleConnection
 from .frames import Stream
+from .guessing import Suspicion
 from .intake import Intake
+from .protocol import EndedBy
 from .redact.needles import NeedleSet
 from .redact.stream import Redactor
+
+_log = logging.getLogger(__name__)
 
 TRUNCATION_MARKER: Final = "[truncated: {size} bytes in all]"
 
@@ -29,10 +36,14 @@ class Output:
         *,
         streams: bool,
         intake: Intake,
+        suspicion: Suspicion,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._started: protocol.ExecStarted | None = started
         self._intake = intake
+        self._suspicion = suspicion
+        self._is_withheld = False
         self._redactors = {stream: Redactor(needles) for stream in (Stream.STDOUT, Stream.STDERR)}
         self._kept: dict[Stream, bytearray] | None = (
             None if streams else {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
@@ -46,10 +57,10 @@ class Output:
             self._started = None
 
     def output(self, stream: Stream, data: bytes) -> None:
-        self._pass_on(stream, self._redactors[stream].feed(data))
+        self._redact(stream, lambda redactor: redactor.feed(data))
 
     def output_end(self, stream: Stream) -> None:
-        self._pass_on(stream, self._redactors[stream].finish())
+        self._redact(stream, lambda redactor: redactor.finish())
 
     def stdin_consumed(self, size: int) -> None:
         self._intake.stdin_consumed(size)
@@ -68,6 +79,27 @@ class Output:
             return kept.decode("utf-8", "replace")
         whole = _cut_between_characters(bytes(kept)).decode("utf-8", "replace")
         return whole + TRUNCATION_MARKER.format(size=size)
+
+    def _redact(self, stream: Stream, work: Callable[[Redactor], bytes]) -> None:
+        """Pass on what the redactor lets go; when it fails, or is used to guess, the run ends."""
+        if self._is_withheld:
+            return
+        redactor = self._redactors[stream]
+        try:
+            clean = work(redactor)
+            misses = redactor.take_near_misses()
+        except Exception:  # data must not stop us, and what is not redacted is not passed on
+            _log.exception("redaction failed, the rest of the output is withheld")
+            self._withhold(EndedBy.INTERNAL_ERROR, "the output could not be redacted")
+            return
+        self._pass_on(stream, clean)
+        if misses and (spent := self._suspicion.note(misses, now_s=self._loop.time())):
+            _log.warning("guesses at %s: the command is ended", ", ".join(spent))
+            self._withhold(EndedBy.GUESSING, f"someone guesses at {', '.join(spent)}")
+
+    def _withhold(self, ended_by: EndedBy, words: str) -> None:
+        self._is_withheld = True
+        self._intake.leave(ended_by, words)
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:
         self.announce()

@@ -41,6 +41,7 @@ class Plan:
     files: tuple[FileOperand, ...]
     stdin: StdinView
     bindings: dict[str, Binding]
+    suspended: frozenset[str]
     confinement: Confinement
     shape: Shape
     notices: tuple[str, ...]

@@ -98,6 +98,7 @@ class EndedBy(str, Enum):
     OPERATOR = "operator"
     BROKER_STOPPING = "broker_stopping"
     GUESSING = "guessing"
+    INTERNAL_ERROR = "internal_error"
 
 
 class Outcome(str, Enum):

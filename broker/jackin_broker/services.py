@@ -11,6 +11,7 @@ from typing import Final
 from .approvals import Approvals
 from .audit import Audit
 from .config import Config
+from .guessing import Suspicion
 from .runner.running import Running
 from .sources.resolver import Resolver
 
@@ -38,3 +39,4 @@ class Services:
         self.hidden: Final = hidden
         self.environ: Final = environ
         self.running: Final[dict[str, Running]] = {}
+        self.suspicion: Final = Suspicion()

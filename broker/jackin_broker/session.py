@@ -128,7 +128,13 @@ class Session:
             "a stdin that was declared closed did not end",
         )
         asked = Asked(
-            message, self._argv, stdin, self._capsule, self._config, self._services.hidden
+            message,
+            self._argv,
+            stdin,
+            self._capsule,
+            self._config,
+            self._services.hidden,
+            self._services.suspicion.suspended,
         )
         plan = await asyncio.to_thread(examine, asked)
         try:
@@ -172,6 +178,7 @@ class Session:
             )
         )
         decision = await self._while_there(approvals.answer(entry))
+        self._services.suspicion.trust_again(decision.bindings)
         await self._trail.decided("operator", decision.bindings, entry.digest, self._why)
         return decision.bindings
 
@@ -213,6 +220,7 @@ class Session:
             protocol.ExecStarted(entry.id, plan.target, names),
             streams=message.stream,
             intake=self._intake,
+            suspicion=self._services.suspicion,
         )
         if self._intake.gone.done():
             raise self._intake.gone.result()

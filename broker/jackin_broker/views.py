@@ -9,6 +9,7 @@ import os
 
 from .bindings import Binding, Delivery, Redact, describe_source
 from .deliveries import is_supported
+from .guessing import WARNING
 from .operator_protocol import BindingView, FileOperandView, RequestView
 from .peer import Caller
 from .plan import Plan
@@ -35,7 +36,11 @@ def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
         reason=message.reason,
         want=message.want,
         bindings=tuple(
-            _binding_view(binding, wanted=binding.name in message.want)
+            _binding_view(
+                binding,
+                wanted=binding.name in message.want,
+                is_suspended=binding.name in plan.suspended,
+            )
             for binding in plan.bindings.values()
         ),
         files=tuple(
@@ -47,8 +52,10 @@ def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
     )
 
 
-def _binding_view(binding: Binding, *, wanted: bool) -> BindingView:
+def _binding_view(binding: Binding, *, wanted: bool, is_suspended: bool) -> BindingView:
     warnings: list[str] = []
+    if is_suspended:
+        warnings.append(WARNING)
     if binding.redact is Redact.OFF:
         warnings.append('its value is not taken out of the output (redact = "off")')
     if not is_supported(binding.delivery):

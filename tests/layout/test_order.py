@@ -25,14 +25,15 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("protocol",),
     ("frames", "operator_protocol", "display", "policy", "grants"),
     ("desk", "redact", "push_queue"),
+    ("guessing",),
     # The operating system, without a word of ours.
     ("age", "atomic", "hardening", "processes", "trust"),
     # What is configured and where things live.
     ("config", "migrations", "paths"),
     # Who asks, and what would run.
     ("identity", "mountwalk", "operands", "workdir"),
-    ("capsules", "listening"),
-    ("contract", "peer"),
+    ("capsules",),
+    ("peer",),
     # Where values come from, how they are given, how a command runs.
     ("vault", "passphrase", "vault_opener", "sources"),
     ("deliveries", "masking"),
@@ -60,6 +61,7 @@ PURE: Final = (
     "protocol",
     "operator_protocol",
     "frames",
+    "guessing",
     "display",
     "lookalikes",
     "bindings",

@@ -12,6 +12,7 @@ from jackin_broker import protocol
 from jackin_broker.bindings import Redact
 from jackin_broker.connection import CapsuleConnection
 from jackin_broker.frames import DataFrame, Frame, FrameDecoder, MessageFrame, Stream
+from jackin_broker.guessing import Suspicion
 from jackin_broker.intake import Intake
 from jackin_broker.output import Output
 from jackin_broker.peer import Caller
@@ -33,7 +34,9 @@ def play(scene: Scene, *, streams: bool) -> tuple[Output, list[Frame]]:
         caller = Caller(os.getpid(), os.getuid(), os.pidfd_open(os.getpid()), 1, ())
         intake = Intake(connection, caller)
         needles = build([("TOKEN", VALUE.encode(), Redact.ON)])
-        output = Output(connection, needles, STARTED, streams=streams, intake=intake)
+        output = Output(
+            connection, needles, STARTED, streams=streams, intake=intake, suspicion=Suspicion()
+        )
         theirs.setblocking(False)
         decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)
         frames: list[Frame] = []

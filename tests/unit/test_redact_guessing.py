@@ -145,6 +145,7 @@ def test_what_is_masked_in_the_end_was_no_guess() -> None:
 def test_short_heads_and_heads_long_past_do_not_count() -> None:
     assert misses_of(token_set(), TOKEN[:3], b"~") == NearMisses()
     assert misses_of(token_set(), TOKEN[:10] + b"~~~~") == NearMisses()
+    assert misses_of(token_set(), TOKEN[:10] + b"~~~") == NearMisses(deep=1)
     assert misses_of(token_set(), TOKEN[:4], b"~") == NearMisses(shallow=1)
     assert misses_of(token_set(), TOKEN[:7], b"~") == NearMisses(shallow=1)
     assert misses_of(token_set(), TOKEN[:8], b"~") == NearMisses(deep=1)

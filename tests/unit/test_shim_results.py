@@ -319,6 +319,20 @@ def test_waiting_is_said_once_after_two_seconds(system: Scene) -> None:
     ]
 
 
+def test_what_has_started_is_not_waited_for(system: Scene) -> None:
+    """A command that runs longer than the notice's two seconds."""
+    broker, shims = system
+    process = shims.start("-v", "sleep", "3")
+    peer = broker.accept()
+    peer.expect(ExecCommand)
+    peer.send(ExecPending(REQUEST_ID, 1, 300.0))
+    peer.start()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2.5)  # the notice would be due after 2 s
+    peer.end(0)
+    assert b"waiting" not in finish(process)[2]
+
+
 def test_without_a_terminal_waiting_is_silent(system: Scene) -> None:
     """stderr belongs to the command: a parser of it must not meet our words."""
     broker, shims = system

@@ -21,7 +21,7 @@ from jackin_broker import protocol
 from jackin_broker.frames import Stream
 from jackin_broker.protocol import ExecCommand, Signal, StdinCredit, StdinEof, StdinKind
 from jackin_capsule import stdin as shim_stdin
-from support.real import wait_until
+from support.real import end_process, wait_until
 from support.scripted_broker import (
     WAIT_S,
     Peer,
@@ -164,7 +164,8 @@ def test_a_larger_file_is_live_and_arrives_whole(scene: Scene) -> None:
 def test_stdin_stays_within_the_credit_and_signals_do_not_queue_behind_it(scene: Scene) -> None:
     """The next thing after the window is the signal, though megabytes wait to be sent."""
     broker, shims = scene
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as source:
+    source = subprocess.Popen(["yes"], stdout=subprocess.PIPE)
+    try:
         process = shims.start("cat", stdin=source.stdout or subprocess.DEVNULL)
         peer, kind = asked(broker)
         assert kind is StdinKind.LIVE
@@ -176,7 +177,8 @@ def test_stdin_stays_within_the_credit_and_signals_do_not_queue_behind_it(scene:
         assert peer.expect_data(3) == b"\ny\n"
         peer.end(0)
         assert process.wait(WAIT_S) == 0
-        source.kill()
+    finally:
+        end_process(source)
 
 
 def test_live_stdin_streams_and_ends(scene: Scene) -> None:
