@@ -22,6 +22,9 @@ from .redact.stream import Redactor
 
 _log = logging.getLogger(__name__)
 
+# Without data for so long the redactor may let at most three held bytes go (REDACTION.md §7): a
+# peer that waits for the end of a line must not wait for ever. Longer than a burst's gaps.
+SILENCE_S: Final = 0.04
 TRUNCATION_MARKER: Final = "[truncated: {size} bytes in all]"
 
 
@@ -44,6 +47,7 @@ class Output:
         self._intake = intake
         self._suspicion = suspicion
         self._is_withheld = False
+        self._silences: dict[Stream, asyncio.TimerHandle] = {}
         self._redactors = {stream: Redactor(needles) for stream in (Stream.STDOUT, Stream.STDERR)}
         self._kept: dict[Stream, bytearray] | None = (
             None if streams else {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
@@ -58,9 +62,11 @@ class Output:
 
     def output(self, stream: Stream, data: bytes) -> None:
         self._redact(stream, lambda redactor: redactor.feed(data))
+        self._watch_silence(stream)
 
     def output_end(self, stream: Stream) -> None:
         self._redact(stream, lambda redactor: redactor.finish())
+        self._stop_watching(stream)
 
     def stdin_consumed(self, size: int) -> None:
         self._intake.stdin_consumed(size)
@@ -79,6 +85,19 @@ class Output:
             return kept.decode("utf-8", "replace")
         whole = _cut_between_characters(bytes(kept)).decode("utf-8", "replace")
         return whole + TRUNCATION_MARKER.format(size=size)
+
+    def _watch_silence(self, stream: Stream) -> None:
+        """A prompt's last bytes may begin a needle's form: after a while they are shown."""
+        self._stop_watching(stream)
+        if self._redactors[stream].held_bytes and not self._is_withheld:
+            self._silences[stream] = self._loop.call_later(
+                SILENCE_S, self._redact, stream, lambda redactor: redactor.idle()
+            )
+
+    def _stop_watching(self, stream: Stream) -> None:
+        timer = self._silences.pop(stream, None)
+        if timer is not None:
+            timer.cancel()
 
     def _redact(self, stream: Stream, work: Callable[[Redactor], bytes]) -> None:
         """Pass on what the redactor lets go; when it fails, or is used to guess, the run ends."""

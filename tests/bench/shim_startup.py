@@ -69,8 +69,8 @@ done < <(curl -sN -H "X-Construct-Exec-Token: $CONSTRUCT_HOST_EXEC_TOKEN" \
   --data-binary "$body" "$CONSTRUCT_HOST_EXEC_URL/exec")
 exit 126
 """
-BY_JQ: Final = "$(jq .code <<<\"$frame\")"
-BY_BASH: Final = "$(frame=${frame##*:}; echo \"${frame%%\\}*}\")"
+BY_JQ: Final = '$(jq .code <<<"$frame")'
+BY_BASH: Final = '$(frame=${frame##*:}; echo "${frame%%\\}*}")'
 
 DENIED: Final = b'{"type":"ExecDenied","code":"rule_denied","reason":"because"}'
 STARTED: Final = b'{"type":"ExecStarted","request_id":"r","target":"host","stdin_window":65536}'
@@ -131,7 +131,7 @@ def answering(path: Path, *bodies: bytes) -> Generator[str]:
         listener.close()
 
 
-def run_ms(argv: Sequence[str], env: dict[str, str], expected: int) -> float:
+def run_ms(argv: list[str], env: dict[str, str], expected: int) -> float:
     """How long a command takes, from spawn to reaped, with nothing on its streams."""
     null = os.open("/dev/null", os.O_RDWR)
     redirect = [(os.POSIX_SPAWN_DUP2, null, fd) for fd in range(3)]

@@ -27,7 +27,7 @@ def _environment(home: Path, path: str) -> dict[str, str]:
 def trial(private_home: Path) -> Generator[Terminal]:
     before = _trials()
     env = _environment(private_home, f"{PROGRAMS}:{SEARCH_PATH}")
-    with terminal([program("jackin-broker"), "try"], env=env, rows=40, cols=100) as screen:
+    with terminal([program("jackin-broker"), "try"], env=env, rows=40, cols=140) as screen:
         screen.wait_for("Press Enter")
         screen.press("enter")
         screen.wait_for("asks to run")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.broker import Broker, broker
 from support.real import wait_until
 

@@ -130,17 +130,20 @@ def test_the_control_socket_stays_with_init(shims: ShimPrograms) -> None:
     ours.settimeout(WAIT_S)
     program = shims.program(NAME)
     fd = str(theirs.fileno())
-    script = "ls /proc/$$/fd; read go; exit 0"
+    bystander = os.open("/dev/null", os.O_RDONLY)  # what a launcher left open
+    script = "ls /proc/$$/fd; echo all; read go; exit 0"
     with subprocess.Popen(
         [program, "init", "--control-fd", fd, "--", "sh", "-c", script],
-        pass_fds=[theirs.fileno()],
+        pass_fds=[theirs.fileno(), bystander],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=shims.env,
     ) as process:
         theirs.close()
+        os.close(bystander)
         assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(3)] == [b"0\n", b"1\n", b"2\n"]
+        shown = [process.stdout.readline().decode().strip() for _ in range(4)]
+        assert shown == ["0", "1", "2", "all"]
         held = os.readlink(f"/proc/{process.pid}/fd/{fd}")
         assert held.startswith("socket:")
         ours.setblocking(False)

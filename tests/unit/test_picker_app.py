@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from textual import events
+from textual.content import Content
 from textual.pilot import Pilot
 
 from jackin_broker.operator_protocol import Failed, Goodbye, RequestState, view_digest
@@ -338,3 +340,27 @@ def test_a_thousand_waiting_requests_leave_it_responsive(broker: OperatorPlayboo
 
     play(broker, scene)
     assert broker.wait_decision().id == "r0"
+
+
+def test_a_crash_says_where_and_never_what_a_variable_held(
+    broker: OperatorPlaybook, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Textual's own handler prints the local variables of every frame."""
+    held = "held" + secrets.token_hex(12)
+
+    def crash(*_: object) -> list[Content]:
+        local = held
+        raise ValueError(local)
+
+    monkeypatch.setattr("jackin_picker.screen.idle_sheet", crash)
+    app = PickerApp(broker.path, HandClock())
+
+    async def run() -> None:
+        async with app.run_test():
+            pass
+
+    with pytest.raises(ValueError, match=held):
+        asyncio.run(run())
+    assert app.failure.startswith("the picker crashed: ValueError at test_picker_app.py:")
+    assert app.hint
+    assert held not in app.failure + "".join(capfd.readouterr())
