@@ -11,9 +11,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from .desk import OPERATOR_GRACE_S, Decision, Desk, Entry
 from .errors import DenialCode, Refusal
 from .operator_protocol import FINAL_STATES, RequestState, RequestView
+from .redact.needles import NeedleSet
+from .redact.stream import redact_all
+from .texts import bytes_from_text, text_from_bytes
 
 Listener = Callable[[RequestView], None]
 
@@ -113,6 +118,15 @@ class Approvals:
         """An approved request moves on towards its run."""
         self.desk.move(entry, state)
         self._tell(entry)
+
+    def mask(self, entry: Entry, needles: NeedleSet) -> None:
+        """From now on the request is shown without these values in its arguments."""
+        view = entry.view
+        command, *args = (
+            text_from_bytes(redact_all(needles, bytes_from_text(part)))
+            for part in (view.command, *view.args)
+        )
+        entry.view = msgspec.structs.replace(view, command=command, args=tuple(args))
 
     def finish(
         self, entry: Entry, state: RequestState, outcome: str, exit_code: int | None = None

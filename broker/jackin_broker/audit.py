@@ -29,16 +29,22 @@ CHAIN_START: Final = "0" * 64
 # Long arguments are cut in the record; the digest beside them covers all of them.
 ARGUMENT_MAX_CHARS: Final = 400
 ARGUMENTS_MAX_COUNT: Final = 64
+# As JSON, where one character may take twelve bytes: an agent chooses the arguments of every
+# line, and neither a line nor the disk may be its to fill.
+ARGV_MAX_BYTES: Final = 8 * 1024
 # Longer than any line that the limits above let us write; a longer one is damage.
 LINE_MAX_BYTES: Final = 256 * 1024
 # A refusal that repeats within this time is counted, not written again.
 REPEAT_WINDOW_S: Final = 60.0
 # Refusals that nobody was asked about: so many lines at once and a second, for each capsule;
-# an agent that varies its arguments cannot fill the disk. What is left out is counted.
+# an agent that varies its arguments cannot fill the disk (80 MB a day at the very most). What
+# is left out is counted.
 REFUSAL_BURST: Final = 60
-REFUSALS_PER_S: Final = 1.0
+REFUSALS_PER_S: Final = 0.1
 # Distinct refusals that are remembered for counting; beyond it the oldest is forgotten.
 REPEATS_MAX: Final = 256
+
+_SEPARATOR: Final = ", "
 
 Field = str | int | float | bool | None | list[str] | dict[str, str]
 
@@ -46,11 +52,16 @@ Field = str | int | float | bool | None | list[str] | dict[str, str]
 def argv_fields(argv: tuple[bytes, ...]) -> dict[str, Field]:
     """An argument vector for the record: clipped texts and the digest of all of it."""
     digest = hashlib.sha256(b"\0".join(argv)).hexdigest()
-    shown = [
-        arg.decode("utf-8", "backslashreplace")[:ARGUMENT_MAX_CHARS]
-        for arg in argv[:ARGUMENTS_MAX_COUNT]
-    ]
-    return {"argv": list(shown), "argc": len(argv), "argv_sha256": digest}
+    shown: list[str] = []
+    left = ARGV_MAX_BYTES
+    for arg in argv[:ARGUMENTS_MAX_COUNT]:
+        text = arg[: 4 * ARGUMENT_MAX_CHARS].decode("utf-8", "backslashreplace")
+        text = text[:ARGUMENT_MAX_CHARS]
+        left -= len(json.dumps(text)) + len(_SEPARATOR)
+        if left < 0:
+            break
+        shown.append(text)
+    return {"argv": shown, "argc": len(argv), "argv_sha256": digest}
 
 
 class Audit:

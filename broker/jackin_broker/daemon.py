@@ -156,12 +156,14 @@ class Daemon:
         """Begin to end."""
         self.stopped.set()
 
-    async def status(self, seq: int) -> op.StatusReport:
+    async def status(self, seq: int, *, check_keyring: bool = False) -> op.StatusReport:
         """What is up."""
+        resolver, hint = self._services.resolver, ""
         try:
-            keyring = str(await self._services.resolver.keyring())
+            found = await (resolver.check_keyring() if check_keyring else resolver.keyring())
+            keyring = str(found)
         except JackinError as error:
-            keyring = str(error)
+            keyring, hint = str(error), error.hint
         desk = self._services.approvals.desk
         return op.StatusReport(
             seq,
@@ -175,6 +177,7 @@ class Daemon:
             vault=self._vault_state(),
             capsules=tuple(self._capsule_status(capsule) for capsule in self._registry),
             notices=self.notices(),
+            keyring_hint=hint,
         )
 
     def notices(self) -> tuple[str, ...]:

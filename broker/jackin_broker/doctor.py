@@ -152,7 +152,7 @@ def _record(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def _broker(environ: Mapping[str, str]) -> Iterator[Finding]:
     here = places.resolve(environ)
-    reply = ask_broker(here.operator_socket, op.GetStatus(0))
+    reply = ask_broker(here.operator_socket, op.GetStatus(0, check_keyring=True))
     assert isinstance(reply, op.StatusReport)
     yield Finding("broker", Level.OK, f"runs, pid {reply.pid}, version {reply.version}")
     if reply.operators:
@@ -179,6 +179,8 @@ def _broker(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _keyring(reply: op.StatusReport) -> Finding:
+    if reply.keyring_hint:
+        return Finding("keyring", Level.WRONG, reply.keyring, reply.keyring_hint)
     if reply.vault == "locked" and "vault" in reply.keyring:
         return Finding(
             "keyring",

@@ -181,9 +181,10 @@ class KillRequest(msgspec.Struct, frozen=True, tag="KillRequest"):
 
 
 class GetStatus(msgspec.Struct, frozen=True, tag="GetStatus"):
-    """What is up."""
+    """What is up. With `check_keyring` the keyring itself is asked, which takes a while."""
 
     seq: int
+    check_keyring: bool = False
 
 
 class Reload(msgspec.Struct, frozen=True, tag="Reload"):
@@ -291,6 +292,8 @@ class StatusReport(msgspec.Struct, frozen=True, tag="StatusReport"):
     vault: str
     capsules: tuple[CapsuleStatus, ...]
     notices: tuple[str, ...] = ()
+    # Where no credential can come out of the keyring, and `keyring` says why: what to do.
+    keyring_hint: str = ""
 
 
 class CapsuleReady(msgspec.Struct, frozen=True, tag="CapsuleReady"):

@@ -36,7 +36,7 @@ COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})
 class Steward(Protocol):
     """What the daemon does for an operator. Every method may raise JackinError."""
 
-    async def status(self, seq: int) -> op.StatusReport: ...
+    async def status(self, seq: int, *, check_keyring: bool) -> op.StatusReport: ...
 
     def kill(self, request_id: str) -> None: ...
 
@@ -184,7 +184,7 @@ class _Client:
             case op.KillRequest(seq, request_id):
                 self._steward.kill(request_id)
             case op.GetStatus(seq):
-                return await self._steward.status(seq)
+                return await self._steward.status(seq, check_keyring=call.check_keyring)
             case op.Reload(seq):
                 return op.Done(seq, await self._steward.reload())
             case op.Stop(seq):

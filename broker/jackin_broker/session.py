@@ -214,9 +214,12 @@ class Session:
     ) -> None:
         message, approvals = plan.message, self._services.approvals
         names = tuple(credential.binding.name for credential in credentials)
+        needles = needles_of(credentials)
+        self._trail.mask(needles)
+        approvals.mask(entry, needles)
         output = Output(
             self._connection,
-            needles_of(credentials),
+            needles,
             protocol.ExecStarted(entry.id, plan.target, names),
             streams=message.stream,
             intake=self._intake,

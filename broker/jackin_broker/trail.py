@@ -13,6 +13,8 @@ from typing import Any
 from .audit import Audit, argv_fields
 from .errors import DenialCode, Refusal
 from .peer import Caller
+from .redact.needles import NeedleSet
+from .redact.stream import redact_all
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +33,10 @@ class Trail:
     def begin(self, request_id: str, argv: tuple[bytes, ...]) -> None:
         """From now on lines are about this request."""
         self._request_id, self._argv = request_id, argv
+
+    def mask(self, needles: NeedleSet) -> None:
+        """An agent may name a value that it got elsewhere: later lines do not repeat it."""
+        self._argv = tuple(redact_all(needles, part) for part in self._argv)
 
     async def asked(self, cwd: str, want: tuple[str, ...]) -> None:
         """The operator is about to be asked.

@@ -33,7 +33,7 @@ unless the hint says so.
 
 examples
   jackin-exec --want GH_TOKEN --reason 'list my pull requests' -- gh pr list
-  pg_dump_args='--schema-only' && jackin-exec --want PGPASSWORD -- pg_dump $pg_dump_args app
+  jackin-exec --want PGPASSWORD -- psql -h db -c 'select 1' app
 """
 
 CAPSULE = """\

@@ -11,8 +11,10 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from jackin_broker.errors import JackinError
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+# Giving a terminal its settings back takes milliseconds.
+_LEAVE_LIMIT_S: Final = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _run(app: PickerApp) -> None:
     loop = asyncio.get_running_loop()
+
+    def end(number: int, _: FrameType | None) -> None:
+        # Not a handler of the loop: where the terminal has gone, Textual waits in it for output
+        # that nobody takes, and a picker that stays counts as an operator who can answer.
+        deadline = threading.Timer(_LEAVE_LIMIT_S, os._exit, (128 + number,))
+        deadline.daemon = True
+        deadline.start()
+        loop.call_soon_threadsafe(app.end_by_signal, number)
+
     for number in _END_SIGNALS:
-        loop.add_signal_handler(number, app.end_by_signal, number)
+        signal.signal(number, end)
     await app.run_async()
 
 

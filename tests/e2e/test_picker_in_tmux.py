@@ -25,6 +25,7 @@ from jackin_broker.operator_protocol import (
     view_digest,
 )
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
+from support.real import is_running, wait_until
 from support.tmux import Tmux, tmux
 
 PICKER: Final = str(Path(sys.executable).with_name("jackin-picker"))
@@ -132,6 +133,21 @@ def test_a_signal_leaves_the_terminal_as_it_was(
         assert screen.call("display-message", "-p", flags).split() == ["0", "1", "0", "0"]
         screen.type("typed\r")
         screen.wait_for("^got typed")
+    assert broker.is_undecided
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["idle", "asked"])
+def test_a_terminal_that_goes_away_takes_the_picker_along(
+    broker: OperatorPlaybook, asked: bool
+) -> None:
+    """A picker that stays would count as an operator who can answer."""
+    if asked:
+        broker.ask(a_request())
+    with pane(broker) as screen:
+        screen.wait_for("● ready" if asked else "Nothing waits for an answer")
+        pid = child_of_pane(screen)
+        screen.stop()
+        wait_until(lambda: not is_running(pid), "the picker ends", limit_s=5)
     assert broker.is_undecided
 
 

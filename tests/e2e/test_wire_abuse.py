@@ -36,6 +36,8 @@ argv = ["cat"]
 stdin = "live"
 [limits]
 connections_per_capsule = 8
+ask_burst = 5
+ask_per_s = 0.1
 """
 LIMIT_S = 20.0
 
@@ -238,7 +240,7 @@ def test_ask_says_what_rules_alone_would(made: Broker) -> None:
     assert ask("true") == ("allow", "")
     assert ask("true", "x") == ("ask", "")
     assert ask("sh") == ("deny", "not_allowed")
-    answers = [ask("true")[1] for _ in range(60)]
+    answers = [ask("true")[1] for _ in range(10)]
     assert answers[-1] == "too_many_pending"
     assert made.requests() == []
 

@@ -93,9 +93,10 @@ class Tmux:
         return int(answer[0][1:])
 
     def stop(self) -> None:
-        """End this server, and with it what runs in it."""
+        """End this server, and with it what runs in it; again is harmless."""
         if self.socket.exists():
             self.call("kill-server")
+            self.socket.unlink(missing_ok=True)
 
 
 @contextmanager

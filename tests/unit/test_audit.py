@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jackin_broker.audit import (
+    ARGV_MAX_BYTES,
     CHAIN_START,
     REFUSAL_BURST,
     REPEAT_WINDOW_S,
@@ -180,8 +181,8 @@ def test_refusals_that_differ_each_time_cannot_fill_the_disk(tmp_path: Path) -> 
         audit = Audit(path)
         for number in range(10_000):
             await audit.record_refusal(0.0, "web", (str(number),), code="not_allowed")
-        await audit.record_refusal(1.0, "web", ("last",), code="not_allowed")
-        await audit.record_refusal(1.0, "other", ("x",), code="not_allowed")
+        await audit.record_refusal(10.0, "web", ("last",), code="not_allowed")
+        await audit.record_refusal(10.0, "other", ("x",), code="not_allowed")
         audit.close()
 
     asyncio.run(go())
@@ -201,6 +202,24 @@ def test_arguments_are_clipped_with_a_digest_of_all_of_them() -> None:
     assert fields["argc"] == 102
     other = argv_fields((b"x" * 4999, b"\xff\n", *[b"a"] * 100))
     assert fields["argv_sha256"] != other["argv_sha256"]
+
+
+@pytest.mark.parametrize("arg", ["\N{COLLISION SYMBOL}".encode() * 400, b"\xff" * 400, b"\1" * 400])
+def test_no_argument_makes_a_line_that_counts_as_damage(tmp_path: Path, arg: bytes) -> None:
+    """A character takes up to twelve bytes in a line; an agent sends 64 arguments full of them."""
+    path = tmp_path / "audit.jsonl"
+
+    async def go() -> None:
+        audit = Audit(path)
+        facts: dict[str, Any] = dict(argv_fields((arg,) * 64))
+        await audit.record("asked", **facts)
+        audit.close()
+
+    asyncio.run(go())
+    assert path.stat().st_size < ARGV_MAX_BYTES + 1024
+    assert verify(path) == 1
+    write(path, "ended")
+    assert verify(path) == 2
 
 
 def test_every_line_is_ascii_json_whatever_an_agent_sends(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from keyring.backend import KeyringBackend
 
 from ..errors import SourceError, SourceFault
 from .base import VALUE_MAX_BYTES
-from .keyring_messages import Delete, Did, Found, Get, Set
+from .keyring_messages import NO_BUS_HINT, Delete, Did, Found, Get, Set
 
 # kind → module and class, by the keyring library
 _CLASSES: Final = {
@@ -29,7 +29,6 @@ _CLASSES: Final = {
 SYSTEM_KEYRINGS: Final = tuple(_CLASSES)
 _DEFAULT_COLLECTION: Final = "/org/freedesktop/secrets/aliases/default"
 _USE_THE_VAULT: Final = '[broker] keyring = "vault"'
-_NO_BUS_HINT: Final = f"start the broker in a desktop session, or set {_USE_THE_VAULT}"
 
 
 def build(kind: str) -> KeyringBackend:
@@ -130,7 +129,7 @@ def _fault_of(error: Exception) -> SourceError:
         )
     if "SecretServiceNotAvailableException" in names:
         return SourceError(
-            SourceFault.UNAVAILABLE, "no Secret Service answers on D-Bus", hint=_NO_BUS_HINT
+            SourceFault.UNAVAILABLE, "no Secret Service answers on D-Bus", hint=NO_BUS_HINT
         )
     if isinstance(error, keyring.errors.InitError):
         return SourceError(

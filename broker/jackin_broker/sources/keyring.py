@@ -22,7 +22,19 @@ from ..errors import SourceError, SourceFault
 from ..vault import Vault
 from .base import Lookup, SourceReader, in_thread
 from .helper_process import HelperGone, HelperPool, HelperProcess
-from .keyring_messages import Answer, Broken, Delete, Did, Found, Get, Probe, Request, Set, Waiting
+from .keyring_messages import (
+    NO_BUS_HINT,
+    Answer,
+    Broken,
+    Delete,
+    Did,
+    Found,
+    Get,
+    Probe,
+    Request,
+    Set,
+    Waiting,
+)
 
 VAULT: Final = "vault"
 _BUS_VARIABLE: Final = "DBUS_SESSION_BUS_ADDRESS"
@@ -86,6 +98,22 @@ class KeyringReader(SourceReader[KeyringSource]):
                 self._chosen = await self._choice(lookup)
             return self._chosen
 
+    async def check(self, lookup: Lookup) -> ChosenKeyring:
+        """The keyring in use, after a look whether it answers.
+
+        Raises: SourceError.
+        """
+        chosen = await self.choose(lookup)
+        if chosen.kind != "secret-service":
+            return chosen
+        self._need_bus(lookup)
+        answer = await self._ask_helper(chosen.kind, Probe(), lookup)
+        if not (isinstance(answer, Did) and answer.yes):
+            raise lookup.fault(
+                SourceFault.UNAVAILABLE, "no Secret Service answers on D-Bus", hint=NO_BUS_HINT
+            )
+        return chosen
+
     async def read(self, source: KeyringSource, lookup: Lookup) -> bytes:
         """The item's value as UTF-8.
 
@@ -139,13 +167,17 @@ class KeyringReader(SourceReader[KeyringSource]):
         chosen = await self.choose(lookup)
         if chosen.kind == VAULT:
             return await self._ask_vault(request, lookup)
-        if chosen.kind == "secret-service" and _BUS_VARIABLE not in self._env:
+        if chosen.kind == "secret-service":
+            self._need_bus(lookup)
+        return await self._ask_helper(chosen.kind, request, lookup)
+
+    def _need_bus(self, lookup: Lookup) -> None:
+        if _BUS_VARIABLE not in self._env:
             raise lookup.fault(
                 SourceFault.UNAVAILABLE,
                 "there is no D-Bus session bus, so no Secret Service",
-                hint='start the broker in a desktop session, or set [broker] keyring = "vault"',
+                hint=NO_BUS_HINT,
             )
-        return await self._ask_helper(chosen.kind, request, lookup)
 
     async def _ask_vault(self, request: Get | Set | Delete, lookup: Lookup) -> Found | Did:
         try:

@@ -5,9 +5,14 @@ Some hold values: those have a `repr` without. Pure: no I/O.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from ..errors import SourceFault
+
+# Said on either side, whichever finds out that no Secret Service can be reached.
+NO_BUS_HINT: Final = 'start the broker in a desktop session, or set [broker] keyring = "vault"'
 
 
 class Get(msgspec.Struct, frozen=True, tag="Get"):

@@ -109,6 +109,14 @@ class Resolver:
         lookup = Lookup("keyring")
         return await self._in_time(self._keyring.choose(lookup), lookup)
 
+    async def check_keyring(self) -> ChosenKeyring:
+        """The keyring in use, after a look whether it answers.
+
+        Raises: SourceError with what to do where it does not.
+        """
+        lookup = Lookup("keyring")
+        return await self._in_time(self._keyring.check(lookup), lookup)
+
     async def close(self) -> None:
         """End what was kept warm; what is being resolved still is, to its deadline."""
         await self._keyring.close()

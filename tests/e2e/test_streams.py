@@ -1,0 +1,137 @@
+"""Input and output through the installed programs, as if the agent had run the command itself.
+
+The cases are public reports about tools that do a part of this job (CASES 3b); the runner's own
+tests have most of them once more, without the wire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.agent import CALL_LIMIT_S, finish
+from support.allowed import Allowed, allowed
+from support.real import is_running, wait_until
+
+MIB = 1024 * 1024
+# CASES 3b: a silent pipe costs less than this in all, the start of shim and command included.
+AT_ONCE_S = 1.0
+# After the command's end its output is drained for so long (DESIGN §9); the rest is the machine's.
+DRAIN_S = 2.0
+SLACK_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def made() -> Generator[Allowed]:
+    with allowed("true", "cat", "md5sum", "sh", "seq") as running:
+        yield running
+
+
+@pytest.fixture
+def silent() -> Generator[tuple[int, int]]:
+    """A pipe whose writer stays and says nothing until a test does."""
+    reader, writer = os.pipe()
+    yield reader, writer
+    for end in (reader, writer):
+        os.close(end)
+
+
+def test_an_open_silent_pipe_does_not_keep_a_command_that_reads_nothing(
+    made: Allowed, silent: tuple[int, int]
+) -> None:
+    """pi#5571, lean-ctx#723: one agent's shell was dead for ten hours."""
+    began = time.monotonic()
+    with made.agent.running("true", stdin=silent[0]) as child:
+        assert child.wait(CALL_LIMIT_S) == 0
+        assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_stdin_arrives_piece_by_piece_while_the_pipe_stays_open(
+    made: Allowed, silent: tuple[int, int]
+) -> None:
+    reader, writer = silent
+    with made.agent.running("cat", stdin=reader) as child:
+        assert child.stdout is not None
+        for piece in (b"one\n", b"two\n"):
+            os.write(writer, piece)
+            assert child.stdout.readline() == piece
+        assert child.poll() is None
+
+
+def test_a_pipe_is_hashed_and_not_dropped(made: Allowed) -> None:
+    """datalad-container#142: without a terminal stdin was dropped, and md5sum hashed nothing."""
+    done = made.agent.run("md5sum", stdin=b"foo\n")
+    assert done.stdout.split()[0].decode() == hashlib.md5(b"foo\n").hexdigest()
+
+
+def test_what_is_written_before_an_exit_arrives_five_hundred_times(made: Allowed) -> None:
+    """pexpect#120, #577: the last output was dropped when the child exited."""
+    lines = [chr(ord("a") + number) * 1000 for number in range(26)]
+    text = "".join(line + "\n" for line in lines).encode()
+
+    def is_whole(_: int) -> bool:
+        done = made.agent.run("sh", "-c", 'for line; do echo "$line"; done', "sh", *lines)
+        return (done.returncode, done.stdout, done.stderr) == (0, text, b"")
+
+    with ThreadPoolExecutor(4) as callers:
+        assert all(callers.map(is_whole, range(500)))
+
+
+def test_a_grandchild_on_stdout_delays_the_result_by_two_seconds_at_most(made: Allowed) -> None:
+    """lean-ctx#723, kubeclipper#998: it kept the pipe, and the reader blocked for ever."""
+    began = time.monotonic()
+    done = made.agent.run("sh", "-c", "sleep 600 & echo $!")
+    assert done.returncode == 0
+    assert time.monotonic() - began < DRAIN_S + SLACK_S
+    wait_until(lambda: not is_running(int(done.stdout)), "the grandchild is gone")
+
+
+def test_ten_mebibytes_on_stderr_and_then_on_stdout_arrive(made: Allowed) -> None:
+    """tower-agent#38, r10k#265: more than 64 KiB dead-locked."""
+    size = 10 * MIB
+    done = made.agent.run("sh", "-c", f"yes e | head -c {size} >&2; yes o | head -c {size}")
+    assert done.returncode == 0
+    assert done.stderr == b"e\n" * (size // 2)
+    assert done.stdout == b"o\n" * (size // 2)
+
+
+def peak_memory(pid: int) -> int:
+    """The most that a process ever had in memory, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the kernel tells no peak")
+
+
+def test_output_without_end_is_passed_on_and_never_held(made: Allowed) -> None:
+    """leviath#287, zero#469: no cap took 42.7 GB; a cap that stops reading blocks the child."""
+    size = 200 * MIB
+    made.agent.run("sh", "-c", f"yes | head -c {MIB}")
+    before = peak_memory(made.broker.pid)
+    arrived = 0
+    with made.agent.running("sh", "-c", f"yes | head -c {size}") as child:
+        assert child.stdout is not None
+        while piece := os.read(child.stdout.fileno(), MIB):
+            arrived += len(piece)
+        assert child.wait(CALL_LIMIT_S) == 0
+    assert arrived == size
+    # DESIGN §15: 2 GiB of output, less than 16 MiB.
+    assert peak_memory(made.broker.pid) - before < 16 * MIB
+
+
+def test_a_reader_that_stops_reading_stops_the_command_and_nobody_else(made: Allowed) -> None:
+    with made.agent.running("sh", "-c", "yes & wait", stdin=subprocess.DEVNULL) as stuck:
+        assert stuck.stdout is not None
+        assert stuck.stdout.read(2) == b"y\n"
+        before = peak_memory(made.broker.pid)
+        assert made.agent.run("seq", "3").stdout == b"1\n2\n3\n"
+        assert peak_memory(made.broker.pid) - before < 16 * MIB
+        stuck.kill()
+        finish(stuck)
