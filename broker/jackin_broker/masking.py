@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .bindings import Binding, Credential, Delivery, Redact
+from .bindings import Binding, Credential, Delivery, Redact, ValueSource
 from .errors import DenialCode, Refusal
 from .redact import needles
 
@@ -18,6 +18,16 @@ def has_needles(binding: Binding) -> bool:
     A key in an ssh-agent never enters the command, so a needle would only be an oracle.
     """
     return binding.redact is not Redact.OFF and binding.delivery is not Delivery.SSH_AGENT
+
+
+def unredactable_words(binding: Binding) -> str:
+    """Why the prompt can already say that this value cannot be masked; empty if it cannot.
+
+    Only a value that stands in the configuration is known before it is asked for.
+    """
+    if not has_needles(binding) or not isinstance(binding.source, ValueSource):
+        return ""
+    return needles.refusal_of(binding.source.value.encode("utf-8", "surrogateescape")) or ""
 
 
 def check_redactable(credentials: Iterable[Credential]) -> None:

@@ -10,6 +10,7 @@ import os
 from .bindings import Binding, Delivery, Redact, describe_source
 from .deliveries import is_supported
 from .guessing import WARNING
+from .masking import unredactable_words
 from .operator_protocol import BindingView, FileOperandView, RequestView
 from .peer import Caller
 from .plan import Plan
@@ -58,6 +59,8 @@ def _binding_view(binding: Binding, *, wanted: bool, is_suspended: bool) -> Bind
         warnings.append(WARNING)
     if binding.redact is Redact.OFF:
         warnings.append('its value is not taken out of the output (redact = "off")')
+    if why := unredactable_words(binding):
+        warnings.append(f"its value cannot be redacted, so it will not be delivered: {why}")
     if not is_supported(binding.delivery):
         warnings.append(f"delivery {binding.delivery.value} is not part of this version")
     elif binding.delivery is not Delivery.ENV and binding.deliver_as:

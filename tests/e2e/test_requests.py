@@ -197,7 +197,10 @@ def test_a_locked_vault_is_source_locked_and_never_a_hang(bench: Bench) -> None:
 def test_a_value_that_cannot_be_redacted_is_not_delivered(bench: Bench) -> None:
     """CASES 3a: a secret "true" masks half the log and reveals itself (actions/runner#4531)."""
     with bench.agent.running("sh", "-c", "touch ran") as child:
-        bench.broker.approve(bench.broker.wait_for_request()["id"], "WEAK")
+        request = bench.broker.wait_for_request()
+        (weak,) = [row for row in request["bindings"] if row["name"] == "WEAK"]
+        assert any("cannot be redacted" in warning for warning in weak["warnings"])
+        bench.broker.approve(request["id"], "WEAK")
         shim = finish(child)
     assert shim.returncode == 126
     assert bench.events()[-1] == ("refused", "unredactable")

@@ -14,36 +14,11 @@ from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.operator_protocol import (
     RequestState,
     RequestView,
-    StdinView,
     view_digest,
 )
-from jackin_broker.protocol import StdinKind, Target
+from support.operator_playbook import a_request
 
 LIMITS = DeskLimits(approve_s=300, waiting_per_capsule=32, ask_burst=40, ask_per_s=1)
-
-
-def view(request_id: str, command: str = "gh") -> RequestView:
-    return RequestView(
-        id=request_id,
-        capsule="web",
-        capsule_kind="bwrap",
-        command=command,
-        args=(),
-        cwd="/src",
-        capsule_cwd="/workspaces/app",
-        cwd_writable=True,
-        binary_path="/usr/bin/gh",
-        target=Target.HOST,
-        confinement="confined",
-        stdin=StdinView(StdinKind.NONE),
-        tty=None,
-        reason="",
-        want=(),
-        bindings=(),
-        files=(),
-        asked_by=(),
-        notices=(),
-    )
 
 
 def answer(one: RequestView, *, approve: bool = True, reason: str = "") -> Decision:
@@ -71,7 +46,7 @@ def test_nobody_attached_is_a_fast_and_distinct_denial() -> None:
 
     async def scene(approvals: Approvals) -> None:
         with pytest.raises(Refusal) as refused:
-            approvals.ask(view("a"))
+            approvals.ask(a_request("a"))
         assert refused.value.code is DenialCode.NO_OPERATOR
         assert approvals.desk.waiting() == []
 
@@ -81,7 +56,7 @@ def test_nobody_attached_is_a_fast_and_distinct_denial() -> None:
 def test_with_wait_a_request_stays_until_someone_comes() -> None:
     async def scene(approvals: Approvals) -> None:
         approvals.wait_without_operator = True
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         waiter = asyncio.ensure_future(approvals.answer(entry))
         told(approvals)
         approvals.decide(answer(entry.view))
@@ -93,7 +68,7 @@ def test_with_wait_a_request_stays_until_someone_comes() -> None:
 def test_an_approval_reaches_its_waiter_and_every_listener() -> None:
     async def scene(approvals: Approvals) -> None:
         heard = told(approvals)
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         waiter = asyncio.ensure_future(approvals.answer(entry))
         await asyncio.sleep(0)
         approvals.decide(answer(entry.view))
@@ -116,7 +91,7 @@ def test_an_approval_reaches_its_waiter_and_every_listener() -> None:
 def test_a_denial_carries_the_operators_reason_and_tells_not_to_repeat() -> None:
     async def scene(approvals: Approvals) -> None:
         told(approvals)
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         waiter = asyncio.ensure_future(approvals.answer(entry))
         approvals.decide(answer(entry.view, approve=False, reason="use the staging key"))
         with pytest.raises(Refusal, match="staging key") as refused:
@@ -132,7 +107,7 @@ def test_expiry_and_denial_are_told_apart() -> None:
 
     async def scene(approvals: Approvals) -> None:
         heard = told(approvals)
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         with pytest.raises(Refusal) as refused:
             await approvals.answer(entry)
         assert refused.value.code is DenialCode.EXPIRED
@@ -148,7 +123,7 @@ def test_a_caller_that_goes_away_closes_its_prompt() -> None:
 
     async def scene(approvals: Approvals) -> None:
         heard = told(approvals)
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         waiter = asyncio.ensure_future(approvals.answer(entry))
         await asyncio.sleep(0)
         waiter.cancel()
@@ -160,10 +135,27 @@ def test_a_caller_that_goes_away_closes_its_prompt() -> None:
     play(scene)
 
 
+def test_a_caller_that_goes_away_as_it_is_answered_leaves_nothing_on_the_desk() -> None:
+    """Whoever hangs up in the moment of the answer must not fill the desk with dead requests."""
+
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        entry = approvals.ask(a_request("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        await asyncio.sleep(0)
+        approvals.decide(answer(entry.view, approve=False))
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        assert approvals.desk.views(approvals.now()) == ()
+
+    play(scene)
+
+
 def test_two_operators_see_the_same_queue_and_the_first_decision_wins() -> None:
     async def scene(approvals: Approvals) -> None:
         one, other = told(approvals), told(approvals)
-        entry = approvals.ask(view("a"))
+        entry = approvals.ask(a_request("a"))
         waiter = asyncio.ensure_future(approvals.answer(entry))
         approvals.decide(answer(entry.view))
         with pytest.raises(DecisionRefused, match="already"):
@@ -177,7 +169,7 @@ def test_two_operators_see_the_same_queue_and_the_first_decision_wins() -> None:
 def test_one_decision_runs_one_of_two_identical_requests() -> None:
     async def scene(approvals: Approvals) -> None:
         told(approvals)
-        first, second = approvals.ask(view("a")), approvals.ask(view("b"))
+        first, second = approvals.ask(a_request("a")), approvals.ask(a_request("b"))
         waiters = [asyncio.ensure_future(approvals.answer(entry)) for entry in (first, second)]
         approvals.decide(answer(first.view))
         done, pending = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
@@ -196,10 +188,10 @@ def test_a_thousand_requests_leave_at_most_the_limit_and_the_rest_is_told_at_onc
     async def scene(approvals: Approvals) -> None:
         told(approvals)
         for number in range(32):
-            approvals.ask(view(str(number)))
+            approvals.ask(a_request(str(number)))
         for number in range(32, 1000):
             with pytest.raises(Refusal) as refused:
-                approvals.ask(view(str(number)))
+                approvals.ask(a_request(str(number)))
             assert refused.value.code is DenialCode.TOO_MANY_PENDING
         assert len(approvals.desk.waiting()) == 32
 

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from jackin_broker.desk import (
+    OPEN_MAX_BYTES,
     OPERATOR_GRACE_S,
+    TOKEN_BYTES,
     TRANSITIONS,
     Decision,
     DecisionFault,
@@ -20,41 +22,18 @@ from jackin_broker.desk import (
 from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.operator_protocol import (
     FINAL_STATES,
-    BindingView,
+    OPERATOR_MESSAGE_MAX_BYTES,
     RequestState,
     RequestView,
-    StdinView,
     view_digest,
 )
-from jackin_broker.protocol import StdinKind, Target
+from support.operator_playbook import a_request
 
 LIMITS = DeskLimits(approve_s=300, waiting_per_capsule=32, ask_burst=40, ask_per_s=1)
 
 
-def view_of(
-    desk: Desk, *, capsule: str = "web", args: tuple[str, ...] = ("pr", "list")
-) -> RequestView:
-    return RequestView(
-        id=desk.new_id(),
-        capsule=capsule,
-        capsule_kind="bwrap",
-        command="gh",
-        args=args,
-        cwd="/src",
-        capsule_cwd="/workspaces/app",
-        cwd_writable=True,
-        binary_path="/usr/bin/gh",
-        target=Target.HOST,
-        confinement="confined",
-        stdin=StdinView(StdinKind.NONE),
-        tty=None,
-        reason="",
-        want=(),
-        bindings=(BindingView("GH_TOKEN", "keyring github/me", "env"),),
-        files=(),
-        asked_by=(),
-        notices=(),
-    )
+def view_of(desk: Desk, *, capsule: str = "web") -> RequestView:
+    return a_request(desk.new_id(), capsule=capsule)
 
 
 def yes(entry: Entry, *bindings: str) -> Decision:
@@ -157,6 +136,38 @@ def test_a_flood_that_is_cancelled_each_time_still_pays() -> None:
     with pytest.raises(Refusal):
         desk.charge("web", 0.5)
     desk.charge("web", 1.0)
+
+
+def long_view(desk: Desk, *, capsule: str = "web") -> RequestView:
+    """One that takes a whole bucket."""
+    args = ("x" * (LIMITS.ask_burst * TOKEN_BYTES),)
+    return msgspec.structs.replace(view_of(desk, capsule=capsule), args=args)
+
+
+def test_requests_of_great_length_cost_more_and_leave_the_others_alone() -> None:
+    """An operator's client gets each of them whole with every change: bytes are a flood too."""
+    desk = Desk(LIMITS)
+    desk.charge("web", 0.0)
+    desk.submit(long_view(desk), 0.0)
+    with pytest.raises(Refusal) as refused:
+        desk.submit(long_view(desk), 37.0)
+    assert refused.value.code is DenialCode.TOO_MANY_PENDING
+    desk.submit(view_of(desk), 37.0)
+    desk.submit(long_view(desk, capsule="other"), 37.0)
+    desk.submit(long_view(desk), 40.0)
+
+
+def test_what_is_open_is_bounded_whoever_allowed_it() -> None:
+    """Or all that is on the desk fits into no message, and no operator can attach any more."""
+    desk, now = Desk(LIMITS), 0.0
+    for _ in range(OPEN_MAX_BYTES // (LIMITS.ask_burst * TOKEN_BYTES)):
+        now += 40.0
+        desk.submit(long_view(desk), now)
+    with pytest.raises(Refusal):
+        desk.submit(long_view(desk), now + 40.0)
+    with pytest.raises(Refusal):
+        desk.admit(long_view(desk), Decision("x", "", approve=True), now + 40.0)
+    assert len(msgspec.json.encode(desk.views(now))) < OPERATOR_MESSAGE_MAX_BYTES / 4
 
 
 def test_nobody_is_there_until_someone_attached_and_for_a_grace_after() -> None:

@@ -12,12 +12,13 @@ from typing import Final
 from jackin_broker.redact.blocks import NARROW_BYTES, WIDE_BYTES, Blocks
 
 _STRIDES: Final = (8, 16, 24, 32)
-# Measured (nanoseconds): one wide block; a byte of text, searched for one needle by `find`, in
-# narrow blocks, and what each needle among those adds in false alarms.
+_NARROW_STRIDES: Final = (4, 8)
+# Measured (nanoseconds): one block, wide or narrow; a byte of text, searched for one needle by
+# `find`; what each needle among the narrow blocks adds to one of them in false alarms.
 _WIDE_BLOCK_NS: Final = 20.0
+_NARROW_BLOCK_NS: Final = 20.0
 _FIND_NS: Final = 0.35
-_NARROW_NS: Final = 5.0
-_NARROW_ALARM_NS: Final = 0.015
+_NARROW_ALARM_NS: Final = 0.06
 # Of how many places in a needle the most distinctive run is chosen.
 _WINDOW_CHOICES: Final = 4
 
@@ -30,22 +31,24 @@ class Searcher:
     def __init__(self, needles: Iterable[bytes]) -> None:
         needles = list(needles)
         self._count: Final = len(needles)
-        stride, use_finds = _cheapest([len(n) for n in needles])
-        wide_window = stride + WIDE_BYTES - 1
+        wide_stride, narrow_stride = _cheapest([len(n) for n in needles])
+        wide_window = wide_stride + WIDE_BYTES - 1
+        narrow_window = narrow_stride + NARROW_BYTES - 1
         long = [n for n in needles if len(n) >= wide_window]
         short = [n for n in needles if len(n) < wide_window]
+        in_blocks = [n for n in short if narrow_stride and len(n) >= narrow_window]
         self._wide: Final = Blocks(
             ((n, _distinctive(n, wide_window)) for n in long),
             width=WIDE_BYTES,
-            stride=stride,
+            stride=wide_stride,
         )
-        self._finds: Final[Sequence[bytes]] = short if use_finds else ()
-        narrow_window = 2 * NARROW_BYTES - 1
         self._narrow: Final = Blocks(
-            () if use_finds else ((n, _distinctive(n, narrow_window)) for n in short),
+            ((n, _distinctive(n, narrow_window)) for n in in_blocks),
             width=NARROW_BYTES,
-            stride=NARROW_BYTES,
+            stride=narrow_stride or NARROW_BYTES,
         )
+        known = frozenset(in_blocks)
+        self._finds: Final[Sequence[bytes]] = [n for n in short if n not in known]
 
     def __repr__(self) -> str:
         return f"<searcher for {self._count} needles>"
@@ -66,16 +69,21 @@ class Searcher:
         return found
 
 
-def _cheapest(lengths: list[int]) -> tuple[int, bool]:
-    """The stride for long needles, and whether `find` is the cheaper search for the others."""
-    choices: list[tuple[float, int, bool]] = []
-    for stride in _STRIDES:
-        short = sum(length < stride + WIDE_BYTES - 1 for length in lengths)
-        wide_ns = _WIDE_BLOCK_NS / stride if short < len(lengths) else 0.0
-        choices.append((wide_ns + short * _FIND_NS, stride, True))
-        choices.append((wide_ns + _NARROW_NS + short * _NARROW_ALARM_NS, stride, False))
-    _, stride, use_finds = min(choices)
-    return stride, use_finds
+def _cheapest(lengths: list[int]) -> tuple[int, int]:
+    """The strides of wide and narrow blocks; a narrow stride of 0 leaves short ones to `find`."""
+    choices: list[tuple[float, int, int]] = []
+    for wide_stride in _STRIDES:
+        short = [length for length in lengths if length < wide_stride + WIDE_BYTES - 1]
+        wide_ns = _WIDE_BLOCK_NS / wide_stride if len(short) < len(lengths) else 0.0
+        choices.append((wide_ns + len(short) * _FIND_NS, wide_stride, 0))
+        for narrow_stride in _NARROW_STRIDES:
+            window = narrow_stride + NARROW_BYTES - 1
+            in_blocks = sum(length >= window for length in short)
+            blocks_ns = (_NARROW_BLOCK_NS + in_blocks * _NARROW_ALARM_NS) / narrow_stride
+            finds_ns = (len(short) - in_blocks) * _FIND_NS
+            choices.append((wide_ns + blocks_ns + finds_ns, wide_stride, narrow_stride))
+    _, wide_stride, narrow_stride = min(choices)
+    return wide_stride, narrow_stride
 
 
 def _distinctive(needle: bytes, window: int) -> int:

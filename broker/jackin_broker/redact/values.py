@@ -37,7 +37,8 @@ _QUOTES: Final = b"\"'"
 _OUTER: Final = _WHITE + _QUOTES
 _ARMOUR: Final = re.compile(rb"-----(?:BEGIN|END) [A-Z0-9 ]{1,64}-----")
 _SETTING: Final = re.compile(rb"\s*[A-Za-z_][\w.-]{0,63}\s*[:=]\s*(?=\S)")
-_SCHEME: Final = rb"[A-Za-z][A-Za-z0-9+.-]*://"
+# Bounded, for a search of it in a long value would take seconds; real ones have 36 at most.
+_SCHEME: Final = rb"[A-Za-z][A-Za-z0-9+.-]{0,63}://"
 _USERINFO: Final = re.compile(_SCHEME + rb"([^/?#\s]*)@")
 
 # What every value of a kind begins with, so that it is no secret (DESIGN §10).
