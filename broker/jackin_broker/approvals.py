@@ -17,7 +17,7 @@ from .desk import OPERATOR_GRACE_S, Decision, Desk, Entry
 from .errors import DenialCode, Refusal
 from .operator_protocol import FINAL_STATES, RequestState, RequestView
 from .redact.needles import NeedleSet
-from .redact.stream import redact_all
+from .redact.stream import redact_parts
 from .texts import bytes_from_text, text_from_bytes
 
 Listener = Callable[[RequestView], None]
@@ -59,7 +59,10 @@ class Approvals:
         return entry
 
     def admit(self, view: RequestView, bindings: tuple[str, ...]) -> Entry:
-        """Put a request that a rule allowed on the desk, approved."""
+        """Put a request that a rule allowed on the desk, approved.
+
+        Raises: Refusal(TOO_MANY_PENDING).
+        """
         decision = Decision(view.id, "", approve=True, bindings=bindings)
         entry = self.desk.admit(view, decision, self.now())
         self._tell(entry)
@@ -77,6 +80,8 @@ class Approvals:
         except asyncio.CancelledError:
             if entry.state is RequestState.WAITING:
                 self.finish(entry, RequestState.CANCELLED, "caller_gone")
+            elif entry.state in FINAL_STATES:  # answered at that very moment: off the desk too
+                self._end(entry, entry.state.value)
             raise
         finally:
             self._answers.pop(entry.id, None)
@@ -122,10 +127,8 @@ class Approvals:
     def mask(self, entry: Entry, needles: NeedleSet) -> None:
         """From now on the request is shown without these values in its arguments."""
         view = entry.view
-        command, *args = (
-            text_from_bytes(redact_all(needles, bytes_from_text(part)))
-            for part in (view.command, *view.args)
-        )
+        parts = [bytes_from_text(part) for part in (view.command, *view.args)]
+        command, *args = (text_from_bytes(part) for part in redact_parts(needles, parts))
         entry.view = msgspec.structs.replace(view, command=command, args=tuple(args))
 
     def finish(
@@ -138,6 +141,7 @@ class Approvals:
         self._end(entry, outcome)
 
     def _end(self, entry: Entry, outcome: str) -> None:
+        self._answers.pop(entry.id, None)
         if self.desk.entry(entry.id) is None:
             return
         entry.outcome = outcome

@@ -8,6 +8,7 @@ Invariant: a record of init holds a pidfd, so it is never about another process 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,6 +99,8 @@ class Capsule:
     mounts: tuple[Mount, ...] = ()
     init: InitRecord | None = None
     session_id: str = ""
+    # Held while a request of its is looked at, so that one capsule takes one thread.
+    examining: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     @property
     def has_boundary(self) -> bool:
@@ -245,7 +248,12 @@ class CapsuleRegistry:
             return found
         if len(self._capsules) == 1:
             return next(iter(self._capsules.values()))
-        names = ", ".join(sorted(self._capsules)) or "none is configured"
+        if not self._capsules:
+            raise ConfigError(
+                "no capsule is configured",
+                hint="add [capsules.NAME] to the configuration, then: jackin-broker reload",
+            )
+        names = ", ".join(sorted(self._capsules))
         raise ConfigError(f"which capsule? {names}", hint="name one with --name")
 
 

@@ -154,5 +154,8 @@ class CapsuleConnection(asyncio.Protocol):
                 await self._gone.wait()
         except TimeoutError:
             transport.abort()
+        except asyncio.CancelledError:  # the broker stops; nobody else closes it
+            transport.abort()
+            raise
         else:
             transport.close()

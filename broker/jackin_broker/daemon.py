@@ -15,7 +15,6 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Mapping
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +32,7 @@ from .errors import ConfigError, DenialCode, JackinError, Refusal
 from .guessing import WARNING
 from .hardening import forbid_dumps
 from .launching import capsule_ready
+from .logfile import open_log
 from .masking import check_redactable
 from .operator_server import OperatorServer
 from .passphrase import from_file
@@ -46,9 +46,6 @@ from .vault import Vault
 
 _log = logging.getLogger("jackin_broker")
 
-# A month of a talkative broker fits; older text is of no use to anyone.
-LOG_MAX_BYTES: Final = 2 * 1024 * 1024
-LOG_BACKUPS: Final = 3
 # The longest grace of a command, its drain and the last message; then the broker ends anyway.
 STOP_LIMIT_S: Final = 20.0
 # Two hundred commands with five each, their callers, and as much again to spare.
@@ -85,7 +82,7 @@ class Daemon:
         self.paths: Final = places.resolve(self._environ, config.broker.runtime_dir)
         self.stopped: Final = asyncio.Event()
         self._started_at = time.monotonic()
-        self._log_handler = _open_log(self.paths.log_file)
+        self._log_handler = open_log(self.paths.log_file)
         self._registry = CapsuleRegistry()
         self._doorways: dict[str, Doorway] = {}
         self._server: OperatorServer | None = None
@@ -378,17 +375,3 @@ def _take_lock(path: Path) -> int:
         os.close(fd)
         raise JackinError("a broker runs here already", hint="see: jackin-broker status") from error
     return fd
-
-
-def _open_log(path: Path) -> RotatingFileHandler:
-    """Log to a file of the operator's alone; stderr belongs to the terminal."""
-    ensure_private_dir(path.parent)
-    old_mask = os.umask(0o077)
-    try:
-        handler = RotatingFileHandler(path, maxBytes=LOG_MAX_BYTES, backupCount=LOG_BACKUPS)
-    finally:
-        os.umask(old_mask)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
-    logging.getLogger().setLevel(logging.INFO)
-    return handler

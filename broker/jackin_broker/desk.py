@@ -7,6 +7,7 @@ left only along `TRANSITIONS`; expiry is enforced where a decision lands; one de
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,13 +16,19 @@ from typing import Final
 import msgspec
 
 from .errors import DenialCode, JackinError, Refusal
-from .operator_protocol import FINAL_STATES, RequestState, RequestView, view_digest
+from .operator_protocol import FINAL_STATES, RequestState, RequestView, still_of
 from .rate import TokenBucket
 
 # 96 bits: no agent guesses another request's id, and it still fits a line.
 ID_BYTES: Final = 12
 # A popup that was closed by hand and opens again should not cost a denial (DESIGN §7).
 OPERATOR_GRACE_S: Final = 10.0
+# A prompt of this size costs a token more: every change of a request is sent whole to every
+# operator's client, and who floods them with bytes keeps the operator from answering.
+TOKEN_BYTES: Final = 64 * 1024
+# What one capsule's requests may take in all: two of the longest, thousands of ordinary ones,
+# and with those of other capsules still one message (OPERATOR_MESSAGE_MAX_BYTES).
+OPEN_MAX_BYTES: Final = 8 * 1024 * 1024
 
 TRANSITIONS: Final[dict[RequestState, frozenset[RequestState]]] = {
     RequestState.WAITING: frozenset(
@@ -95,6 +102,7 @@ class Entry:
     outcome: str = ""
     exit_code: int | None = None
     digest: str = ""
+    size_bytes: int = 0
 
     @property
     def id(self) -> str:
@@ -174,13 +182,36 @@ class Desk:
         return bucket
 
     def submit(self, view: RequestView, now: float) -> Entry:
-        """Put a request that must be asked at the end of the queue."""
-        entry = Entry(view, now, now + self.limits.approve_s, digest=view_digest(view))
+        """Put a request that must be asked at the end of the queue.
+
+        Raises: Refusal(TOO_MANY_PENDING) when it is longer than there is room for.
+        """
+        still = still_of(view)
+        self._charge_length(view.capsule, len(still), now)
+        digest = hashlib.sha256(still).hexdigest()
+        expires_at = now + self.limits.approve_s
+        entry = Entry(view, now, expires_at, digest=digest, size_bytes=len(still))
         self._entries[view.id] = entry
         return entry
 
+    def _charge_length(self, capsule: str, size: int, now: float) -> None:
+        entries = self._entries.values()
+        held = sum(entry.size_bytes for entry in entries if entry.view.capsule == capsule)
+        bucket = self._bucket(self._buckets, capsule)
+        # At most a full bucket less the token of `charge`, so that the longest can be asked.
+        cost = min(size // TOKEN_BYTES, self.limits.ask_burst - 1)
+        if (held and held + size > OPEN_MAX_BYTES) or not bucket.take(now, cost):
+            raise Refusal(
+                DenialCode.TOO_MANY_PENDING,
+                f"capsule {capsule} asks at too great length",
+                hint="give long input on stdin or in a file, or wait and try again",
+            )
+
     def admit(self, view: RequestView, decision: Decision, now: float) -> Entry:
-        """Put a request that a rule allowed on the desk: approved, never waiting."""
+        """Put a request that a rule allowed on the desk: approved, never waiting.
+
+        Raises: Refusal(TOO_MANY_PENDING) when it is longer than there is room for.
+        """
         entry = self.submit(view, now)
         entry.decision = decision
         entry.state = RequestState.APPROVED

@@ -188,6 +188,13 @@ def _keyring(reply: op.StatusReport) -> Finding:
             f"{reply.keyring}, locked",
             "unlock it with: jackin-broker vault unlock",
         )
+    if reply.vault == "none" and "vault" in reply.keyring:
+        return Finding(
+            "keyring",
+            Level.NOTE,
+            f"{reply.keyring}, and there is none yet",
+            "make it with: jackin-broker vault create",
+        )
     return Finding("keyring", Level.OK, reply.keyring)
 
 

@@ -1,7 +1,8 @@
 """A capsule's door: accepts on its socket, asks the kernel who is there, starts a session.
 
-It refuses to know requests. Invariants: at most `connections_per_capsule` at once; nobody who is
-not identified reaches a session; a refused peer is told so and is on record, counted.
+It refuses to know requests. Invariants: at most `connections_per_capsule` at once, and a bounded
+number that is being refused; nobody who is not identified reaches a session; a refused peer is
+told so and is on record, counted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ _log = logging.getLogger(__name__)
 
 # Accepted in one turn of the loop, so that one capsule's flood lets the others' turns come.
 ACCEPT_BATCH: Final = 16
+# Callers that are told no at the same time; each is a descriptor for a second at most. The
+# next ones wait in the kernel's queue, so that one capsule cannot take the descriptors of all.
+REFUSED_MAX: Final = 64
+# Between two tries when a connection cannot be accepted; trying at once again takes a whole core.
+RETRY_S: Final = 1.0
 
 
 class Doorway:
@@ -33,14 +39,15 @@ class Doorway:
         self.capsule: Final = capsule
         self._listener = listener
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._is_accepting = False
         listener.setblocking(False)
-        asyncio.get_running_loop().add_reader(listener.fileno(), self._accept)
+        self._resume()
 
     def stop_listening(self) -> None:
         """Let nobody in any more; what runs goes on."""
-        if self._listener.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._listener.fileno())
-            self._listener.close()
+        self._pause()
+        self._listener.close()
 
     async def close(self) -> None:
         """Stop listening and end every session, each with its own last word."""
@@ -49,36 +56,61 @@ class Doorway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _pause(self) -> None:
+        if self._is_accepting:
+            self._is_accepting = False
+            self._loop.remove_reader(self._listener.fileno())
+
+    def _resume(self) -> None:
+        if not self._is_accepting and self._listener.fileno() >= 0:
+            self._is_accepting = True
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._resume()
+
     def _accept(self) -> None:
         for _ in range(ACCEPT_BATCH):
+            if len(self._tasks) >= self._limit + REFUSED_MAX:
+                self._pause()  # until one of them has left
+                return
             try:
                 peer, _address = self._listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:  # out of descriptors, or the peer left already
                 _log.warning("capsule %s: accept failed: %s", self.capsule.name, error.strerror)
+                self._pause()
+                self._loop.call_later(RETRY_S, self._resume)
                 return
-            task = asyncio.get_running_loop().create_task(self._welcome(peer))
+            task = self._loop.create_task(self._welcome(peer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._left)
+
+    @property
+    def _limit(self) -> int:
+        return self._services.config.limits.connections_per_capsule
 
     async def _welcome(self, peer: socket.socket) -> None:
         peer.setblocking(False)
+        _, connection = await self._loop.connect_accepted_socket(CapsuleConnection, peer)
         try:
             caller = self._identify(peer)
+            try:
+                await Session(self._services, self.capsule, connection, caller).run()
+            finally:
+                caller.close()
         except Refusal as refusal:
-            await self._turn_away(peer, refusal)
-            return
-        try:
-            _, connection = await asyncio.get_running_loop().connect_accepted_socket(
-                CapsuleConnection, peer
+            await self._turn_away(connection, refusal)
+        except Exception:  # whatever it was, a caller is told no and never left waiting
+            _log.exception("a caller of capsule %s could not be served", self.capsule.name)
+            await self._turn_away(
+                connection, Refusal(DenialCode.INTERNAL_ERROR, "the broker failed, nothing was run")
             )
-            await Session(self._services, self.capsule, connection, caller).run()
-        finally:
-            caller.close()
 
     def _identify(self, peer: socket.socket) -> Caller:
-        if len(self._tasks) > self._services.config.limits.connections_per_capsule:
+        if len(self._tasks) > self._limit:
             raise Refusal(
                 DenialCode.TOO_MANY_PENDING,
                 f"capsule {self.capsule.name} has too many connections",
@@ -86,13 +118,10 @@ class Doorway:
             )
         return identify(peer, self.capsule)
 
-    async def _turn_away(self, peer: socket.socket, refusal: Refusal) -> None:
-        _, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            CapsuleConnection, peer
-        )
+    async def _turn_away(self, connection: CapsuleConnection, refusal: Refusal) -> None:
         try:
             await self._services.audit.record_refusal(
-                asyncio.get_running_loop().time(),
+                self._loop.time(),
                 self.capsule.name,
                 (refusal.code.value, str(refusal)),
                 code=refusal.code.value,

@@ -7,23 +7,25 @@ verdicts and values.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from . import identity
-from .bindings import Binding
+from .bindings import Binding, FileSource
 from .capsules import Capsule
 from .config import Config
 from .errors import ConfigError, DenialCode, Refusal
 from .identity import BinaryState, FileOperand, PinnedBinary, file_operands
-from .operands import has_more
+from .operands import Reach, has_more, reach_of
 from .operator_protocol import STDIN_PREVIEW_MAX_BYTES, StdinView
 from .plan import Plan, writable_roots
 from .policy import Shape
 from .protocol import Ask, ExecCommand, StdinKind, bytes_from_text
 from .runner import confine
+from .runner.confine import Confinement
 from .workdir import WorkDir, open_workdir
 
 NO_BOUNDARY: Final = "no boundary (kind none): the agent can approve itself"
@@ -74,36 +76,52 @@ def examine(asked: Asked) -> Plan:
     mapped = msgspec.structs.replace(capsule.config, mounts=capsule.mounts)
     held = open_workdir(bytes_from_text(message.cwd), mapped, hidden=asked.hidden)
     try:
-        files = file_operands(asked.argv[1:], held.fd, writable_roots(capsule))
-        config = capsule.config.binary(known.name)
-        confinement = confine.confinement(
-            config, held, asked.hidden, binary=known.name, capsule=capsule.name
-        )
+        place = (asked.argv[1:], held.fd, writable_roots(capsule))
+        files, reach = file_operands(*place), reach_of(*place)
         return Plan(
             message=message,
             argv=asked.argv,
             capsule=capsule,
             binary=binary,
-            binary_config=config,
+            binary_config=capsule.config.binary(known.name),
             workdir=held,
             files=files,
+            reach=reach,
             stdin=_stdin_view(message.stdin, asked.stdin),
             bindings=bindings,
             suspended=asked.suspended,
-            confinement=confinement,
-            shape=_shape(asked, held, bindings, files, is_changed=is_changed),
-            notices=_notices(asked, held, known, files, is_changed=is_changed),
+            confinement=_confinement(asked, held, known.name),
+            shape=_shape(asked, held, bindings, reach, is_changed=is_changed),
+            notices=_notices(asked, held, known, is_changed=is_changed)
+            + _file_notices(asked.argv[1:], files, reach),
         )
     except BaseException:
         held.close()
         raise
 
 
+def _confinement(asked: Asked, held: WorkDir, name: str) -> Confinement:
+    """How it is confined; the files that values come from are hidden, ticked or not."""
+    capsule = asked.capsule
+    files = [
+        os.path.expanduser(binding.source.path)
+        for binding in asked.config.all_bindings()
+        if isinstance(binding.source, FileSource)
+    ]
+    return confine.confinement(
+        capsule.config.binary(name),
+        held,
+        (*asked.hidden, *files),
+        binary=name,
+        capsule=capsule.name,
+    )
+
+
 def _shape(
     asked: Asked,
     held: WorkDir,
     bindings: dict[str, Binding],
-    files: tuple[FileOperand, ...],
+    reach: Reach,
     *,
     is_changed: bool,
 ) -> Shape:
@@ -118,7 +136,7 @@ def _shape(
         want=message.want,
         stdin=message.stdin,
         has_tty=message.tty is not None,
-        has_writable_files=bool(files),
+        has_writable_files=reach.is_writable,
         is_binary_changed=is_changed,
     )
 
@@ -184,12 +202,7 @@ def _stdin_view(kind: StdinKind, data: bytes) -> StdinView:
 
 
 def _notices(
-    asked: Asked,
-    held: WorkDir,
-    known: PinnedBinary,
-    files: tuple[FileOperand, ...],
-    *,
-    is_changed: bool,
+    asked: Asked, held: WorkDir, known: PinnedBinary, *, is_changed: bool
 ) -> tuple[str, ...]:
     lines: list[str] = []
     if not asked.capsule.has_boundary:
@@ -198,6 +211,18 @@ def _notices(
         lines.append(f"{known.path} has changed since the broker started")
     if held.is_fallback:
         lines.append("the agent's directory is under no mount: it runs in the fallback directory")
-    if any(not file.sha256 for file in files) or has_more(asked.argv[1:], files):
+    return tuple(lines)
+
+
+def _file_notices(
+    args: tuple[bytes, ...], files: tuple[FileOperand, ...], reach: Reach
+) -> tuple[str, ...]:
+    lines: list[str] = []
+    if any(not file.sha256 for file in files) or has_more(args, files):
         lines.append("not every file among the arguments could be digested: too many, or too large")
+    if reach.moving:
+        shown = ascii(reach.moving)[2:-1][:80]
+        lines.append(
+            f"{shown} is a pipe, or leads by way of /proc: the agent decides what it reads"
+        )
     return tuple(lines)

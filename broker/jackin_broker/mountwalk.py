@@ -26,6 +26,10 @@ OPEN_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _STEP: Final = OPEN_DIRECTORY | os.O_NOFOLLOW
 # The kernel's own limit (MAXSYMLINKS in path_resolution(7)).
 LINKS_MAX: Final = 40
+# PATH_MAX: the kernel takes no longer one either.
+PATH_MAX_BYTES: Final = 4096
+# Each level is a descriptor while the walk lasts, and an agent can make thousands of levels.
+DEPTH_MAX: Final = 128
 
 
 class Unmapped(Exception):
@@ -90,6 +94,8 @@ def _longest_mount(path: bytes, mounts: Sequence[Mount]) -> tuple[Mount, list[by
     """
     if not path.startswith(b"/"):
         raise Unmapped
+    if len(path) > PATH_MAX_BYTES:
+        raise Unreachable("is too long")
     wanted = _normal(path)
     best: tuple[Mount, list[bytes]] | None = None
     for mount in mounts:
@@ -178,4 +184,6 @@ def _step(held: list[int], names: list[bytes], name: bytes) -> bytes | None:
             raise Unreachable(why(error)) from error
     held.append(fd)
     names.append(name)
+    if len(names) > DEPTH_MAX:
+        raise Unreachable("is too deep")
     return None

@@ -27,10 +27,18 @@ DIGESTED_MAX_BYTES: Final = 16 * 1024 * 1024
 OPERANDS_MAX_COUNT: Final = 64
 # Three system calls each; a `**` of a large project stays under 10 ms.
 EXAMINED_MAX_ARGS: Final = 1024
+# Each component of a path costs a system call: a quarter of a second at the very worst.
+EXAMINED_MAX_BYTES: Final = 256 * 1024
 _LINKS_MAX: Final = 40
 # PATH_MAX: nothing longer can be opened.
 _PATH_MAX_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1024 * 1024
+# `self` there is another process for the command than for us.
+_PROC: Final = b"/proc"
+# Its own streams, whose kind a request declares and a rule admits.
+_STREAMS: Final = frozenset(
+    {b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/0", b"/dev/fd/1", b"/dev/fd/2"}
+)
 
 
 class FileOperand(msgspec.Struct, frozen=True):
@@ -48,6 +56,18 @@ class FileOperand(msgspec.Struct, frozen=True):
     inode: int
     mtime_ns: int
     ctime_ns: int
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What the arguments lead to beyond plain files.
+
+    `is_writable`: the agent may change a place that one of them names, whatever is there now,
+    or not all could be looked at. `moving` names a pipe, or a path by way of /proc: no digest
+    fixes what the command reads there.
+    """
+
+    is_writable: bool = False
+    moving: bytes = b""
 
 
 class _Budget:
@@ -73,20 +93,31 @@ def file_operands(
     writable mounts; for kind `none` that is `/`.
     """
     found: list[FileOperand] = []
-    seen: set[bytes] = set()
     budget = _Budget()
-    cwd = os.readlink(b"/proc/self/fd/%d" % cwd_fd)
-    for argument, arg in enumerate(args[:EXAMINED_MAX_ARGS]):
-        for path in _paths_in(arg):
-            if path in seen:
-                continue
-            seen.add(path)
-            operand = _operand(path, argument, cwd_fd, cwd, writable_roots, budget)
-            if operand is not None:
-                found.append(operand)
-            if len(found) == OPERANDS_MAX_COUNT:
-                return tuple(found)
+    cwd = _path_of(cwd_fd)
+    for argument, path in _candidates(args):
+        operand = _operand(path, argument, cwd_fd, cwd, writable_roots, budget)
+        if operand is not None:
+            found.append(operand)
+        if len(found) == OPERANDS_MAX_COUNT:
+            break
     return tuple(found)
+
+
+def reach_of(args: Sequence[bytes], cwd_fd: int, writable_roots: Sequence[bytes]) -> Reach:
+    """Where the arguments lead. Wider than `file_operands`: a rule is bound by it."""
+    cwd = _path_of(cwd_fd)
+    is_writable, moving = _is_beyond_looking(args), b""
+    for _, path in _candidates(args):
+        if path in _STREAMS:
+            continue
+        place = os.path.join(cwd, path)
+        is_own = _passes_through(place, (_PROC,))
+        is_changeable = is_own or _passes_through(place, writable_roots)
+        is_writable = is_writable or is_changeable
+        if not moving and (is_own or (is_changeable and _is_pipe(path, cwd_fd))):
+            moving = path
+    return Reach(is_writable, moving)
 
 
 def is_unchanged(operand: FileOperand, cwd_fd: int) -> bool:
@@ -123,7 +154,40 @@ def changed_operand(
 
 def has_more(args: Sequence[bytes], operands: Sequence[FileOperand]) -> bool:
     """Whether there may be files among the arguments beyond those that were looked at."""
-    return len(args) > EXAMINED_MAX_ARGS or len(operands) >= OPERANDS_MAX_COUNT
+    return len(operands) >= OPERANDS_MAX_COUNT or _is_beyond_looking(args)
+
+
+def _is_beyond_looking(args: Sequence[bytes]) -> bool:
+    if len(args) > EXAMINED_MAX_ARGS:
+        return True
+    return sum(len(path) for arg in args for path in _paths_in(arg)) > EXAMINED_MAX_BYTES
+
+
+def _candidates(args: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The index of an argument and a text in it that may be a path, each text once."""
+    seen: set[bytes] = set()
+    left = EXAMINED_MAX_BYTES
+    for argument, arg in enumerate(args[:EXAMINED_MAX_ARGS]):
+        for path in _paths_in(arg):
+            left -= len(path)
+            if left < 0:
+                return
+            if path not in seen:
+                seen.add(path)
+                yield argument, path
+
+
+def _path_of(fd: int) -> bytes:
+    return os.readlink(b"/proc/self/fd/%d" % fd)
+
+
+def _is_pipe(path: bytes, cwd_fd: int) -> bool:
+    """Whether a pipe or a socket is there: whoever writes to it decides what is read."""
+    try:
+        mode = os.stat(path, dir_fd=cwd_fd).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _paths_in(arg: bytes) -> Iterator[bytes]:

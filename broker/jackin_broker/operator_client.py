@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 # Longer than a source's own deadline (30 s) and an unlock's key derivation together.
 CALL_TIMEOUT_S: Final = 60.0
 READ_BYTES: Final = 256 * 1024
-START_HINT: Final = "start it with: jackin-broker serve"
+START_HINT: Final = "start it with: jackin-broker serve (or jackin-broker, with the picker)"
 
 _PEER_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid: socket(7), SO_PEERCRED
 

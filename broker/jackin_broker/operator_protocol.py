@@ -112,6 +112,11 @@ class RequestView(msgspec.Struct, frozen=True):
 
 def view_digest(view: RequestView) -> str:
     """The hex SHA-256 of what an operator is shown, without what merely passes."""
+    return hashlib.sha256(still_of(view)).hexdigest()
+
+
+def still_of(view: RequestView) -> bytes:
+    """The view as it is sent, without what merely passes."""
     still = msgspec.structs.replace(
         view,
         state=RequestState.WAITING,
@@ -120,7 +125,7 @@ def view_digest(view: RequestView) -> str:
         outcome="",
         exit_code=None,
     )
-    return hashlib.sha256(msgspec.json.encode(still)).hexdigest()
+    return msgspec.json.encode(still)
 
 
 class CapsuleStatus(msgspec.Struct, frozen=True):

@@ -26,8 +26,9 @@ from .peer import check_operator
 
 _log = logging.getLogger(__name__)
 
-# Unread pushes of one client; a picker that hangs longer than this is better restarted.
-UNREAD_MAX_BYTES: Final = 8 * 1024 * 1024
+# Unread pushes of one client, more than a capsule may cause at once (desk.py); a picker that
+# hangs longer than this is better restarted.
+UNREAD_MAX_BYTES: Final = 32 * 1024 * 1024
 READ_BYTES: Final = 64 * 1024
 # Which clients can answer a prompt, so that `no_operator` does not apply.
 COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})

@@ -30,6 +30,8 @@ _SHORT_NAME_DIGITS: Final = 12
 # Begins with a character that no capsule's name may begin with.
 _SHORT_NAME_MARK: Final = "~"
 _LONGEST_SUFFIX: Final = f"/capsules/{_SHORT_NAME_MARK}{'0' * _SHORT_NAME_DIGITS}/{SOCKET_NAME}"
+# The kernel's own limit (MAXSYMLINKS in path_resolution(7)).
+_LINKS_MAX: Final = 40
 
 # Where capsules see what is mounted into them (DESIGN §14).
 CAPSULE_RUN_DIR: Final = "/jackin/run"
@@ -77,9 +79,13 @@ class Paths:
 
     @property
     def trust_roots(self) -> tuple[Path, ...]:
-        """The directories that no capsule may mount and no command may see."""
+        """The places that no capsule may mount and no command may see.
+
+        A configuration that is a link is where the link leads, too: kept with other dotfiles,
+        it must not lie in a project.
+        """
         roots = (self.config_dir, self.state_dir, self.private_dir, self.runtime_dir)
-        return tuple(dict.fromkeys(roots))
+        return tuple(dict.fromkeys((*roots, *_leads_to(self.config_file))))
 
     def capsule_dir(self, name: str) -> Path:
         """The directory that is mounted at /jackin/run in this capsule.
@@ -135,6 +141,15 @@ def _home(environ: Mapping[str, str]) -> Path:
             f"HOME is not set and uid {os.geteuid()} has no passwd entry",
             hint="set HOME to a directory of your own",
         ) from None
+
+
+def _leads_to(path: Path) -> list[Path]:
+    """Each place that a link leads to, one after the other; none for what is no link."""
+    places: list[Path] = []
+    while path.is_symlink() and len(places) < _LINKS_MAX:
+        path = path.parent / path.readlink()
+        places.append(Path(os.path.normpath(path)))
+    return places
 
 
 def _xdg(environ: Mapping[str, str], variable: str, default: Path) -> Path:

@@ -18,6 +18,7 @@ from .config import BinaryConfig, Config, run_limit_s
 from .deliveries import Prepared
 from .errors import DenialCode, Refusal
 from .identity import BinaryState, FileOperand, PinnedBinary, changed_operand
+from .operands import Reach, reach_of
 from .operator_protocol import StdinView
 from .policy import Shape
 from .protocol import ExecCommand, Target
@@ -39,6 +40,7 @@ class Plan:
     binary_config: BinaryConfig
     workdir: WorkDir
     files: tuple[FileOperand, ...]
+    reach: Reach
     stdin: StdinView
     bindings: dict[str, Binding]
     suspended: frozenset[str]
@@ -95,9 +97,13 @@ def recheck(plan: Plan) -> None:
     state = identity.state_of(plan.binary)
     if state is not BinaryState.SAME:
         raise _changed(f"{plan.binary.path} is {state.value} since it was shown")
-    changed = changed_operand(plan.files, plan.argv[1:], plan.workdir.fd, plan.writable_roots)
+    place = (plan.argv[1:], plan.workdir.fd, plan.writable_roots)
+    changed = changed_operand(plan.files, *place)
     if changed is not None:
         raise _changed(f"the file {ascii(changed)[2:-1]} is not the one that was shown")
+    moving = reach_of(*place).moving
+    if moving != plan.reach.moving:
+        raise _changed(f"{ascii(moving)[2:-1]} became a pipe, or ceased to be one")
 
 
 def writable_roots(capsule: Capsule) -> tuple[bytes, ...]:

@@ -66,7 +66,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     `argv` begins with the command's name as the agent gave it; `cwd` is the host directory;
     `available` are the on-demand bindings of the capsule; `has_writable_files`: an argument
-    names a file that the agent can write.
+    names a place that the agent can write, or may.
     """
 
     capsule: str

@@ -17,13 +17,13 @@ class TokenBucket:
     _level: float = -1.0
     _at: float = 0.0
 
-    def take(self, now: float) -> bool:
-        """Whether there was a token; it is gone then."""
+    def take(self, now: float, count: float = 1) -> bool:
+        """Whether there were so many tokens; they are gone then."""
         if self._level < 0:
             self._level, self._at = self.burst, now
         self._level = min(self.burst, self._level + (now - self._at) * self.per_s)
         self._at = now
-        if self._level < 1:
+        if self._level < count:
             return False
-        self._level -= 1
+        self._level -= count
         return True

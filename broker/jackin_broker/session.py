@@ -136,7 +136,7 @@ class Session:
             self._services.hidden,
             self._services.suspicion.suspended,
         )
-        plan = await asyncio.to_thread(examine, asked)
+        plan = await self._examined(asked)
         try:
             entry, rule_bindings = self._enter(plan)
             try:
@@ -147,6 +147,17 @@ class Session:
                 raise
         finally:
             plan.close()
+
+    async def _examined(self, asked: Asked) -> Plan:
+        """The plan. One at a time a capsule: what an agent asks may take long to look at."""
+        async with self._capsule.examining:
+            if self._intake.gone.done():
+                raise self._intake.gone.result()
+            return await asyncio.to_thread(examine, asked)
+
+    async def _recheck(self, plan: Plan) -> None:
+        async with self._capsule.examining:
+            await asyncio.to_thread(recheck, plan)
 
     def _enter(self, plan: Plan) -> tuple[Entry, tuple[str, ...] | None]:
         """The desk's entry, and the bindings where a rule has allowed it already."""
@@ -185,13 +196,13 @@ class Session:
     async def _fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
         """Steps 6 to 11: check again, resolve, deliver, run, record."""
         approvals = self._services.approvals
-        recheck(plan)
+        await self._recheck(plan)
         bindings = [plan.bindings[name] for name in names]
         check_supported(bindings)
         approvals.advance(entry, RequestState.RESOLVING)
         credentials = await self._while_there(self._resolve(bindings))
         try:
-            await asyncio.to_thread(recheck, plan)
+            await self._recheck(plan)
             prepared = await prepare(credentials)
             try:
                 await self._run(plan, entry, credentials, prepared)
@@ -214,7 +225,7 @@ class Session:
     ) -> None:
         message, approvals = plan.message, self._services.approvals
         names = tuple(credential.binding.name for credential in credentials)
-        needles = needles_of(credentials)
+        needles = await asyncio.to_thread(needles_of, credentials)  # a long value takes long
         self._trail.mask(needles)
         approvals.mask(entry, needles)
         output = Output(
@@ -287,9 +298,8 @@ class Session:
         approvals = self._services.approvals
         try:
             approvals.desk.charge_inquiry(self._capsule.name, approvals.now())
-            plan = await asyncio.to_thread(
-                examine,
-                asked_by(message, argv, self._capsule, self._config, self._services.hidden),
+            plan = await self._examined(
+                asked_by(message, argv, self._capsule, self._config, self._services.hidden)
             )
         except Refusal as refusal:
             return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
@@ -319,7 +329,8 @@ class Session:
 
     def _finish_unrun(self, entry: Entry, error: BaseException) -> None:
         """Take a request that failed on its way off the desk."""
-        if entry.state in FINAL_STATES:
+        if entry.state in FINAL_STATES:  # answered, and the caller went away at that moment
+            self._services.approvals.finish(entry, entry.state, entry.state.value)
             return
         if entry.state is RequestState.RUNNING:
             self._services.approvals.finish(entry, RequestState.DONE, "internal_error")

@@ -14,7 +14,7 @@ from .audit import Audit, argv_fields
 from .errors import DenialCode, Refusal
 from .peer import Caller
 from .redact.needles import NeedleSet
-from .redact.stream import redact_all
+from .redact.stream import redact_parts
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Trail:
 
     def mask(self, needles: NeedleSet) -> None:
         """An agent may name a value that it got elsewhere: later lines do not repeat it."""
-        self._argv = tuple(redact_all(needles, part) for part in self._argv)
+        self._argv = redact_parts(needles, self._argv)
 
     async def asked(self, cwd: str, want: tuple[str, ...]) -> None:
         """The operator is about to be asked.

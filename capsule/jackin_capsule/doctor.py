@@ -10,6 +10,7 @@ import shutil
 import stat
 import sys
 
+from .problems import unreachable
 from .wire import SOCKET_PATH_MAX_BYTES, Fault, connect, socket_path
 
 PROGRAMS = "/jackin/bin"  # where launch mounts them (DESIGN §14)
@@ -87,7 +88,8 @@ def _socket_there(path: bytes, name: str) -> Check:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        return Check("socket", WRONG, f"{name}: {error.strerror}", launch)
+        fault = unreachable(path, error)
+        return Check("socket", WRONG, fault.line, fault.hint)
     if not stat.S_ISSOCK(mode):
         return Check("socket", WRONG, f"{name} is not a socket", launch)
     if not os.access(path, os.W_OK):
@@ -119,8 +121,8 @@ def _path_checks() -> "list[Check]":
     for name in filter(None, os.environ.get("JACKIN_HOST_BINARIES", "").split(",")):
         found = shutil.which(name)
         if found is None:
-            where = "ask the operator to run `jackin-broker links sync`"
-            checks.append(Check(name, WRONG, "not on PATH", where))
+            again = "ask the operator to launch this capsule again"
+            checks.append(Check(name, WRONG, "not on PATH", again))
         elif os.path.dirname(found) != programs:
             checks.append(Check(name, WRONG, f"{found} comes before the operator's", put))
         else:

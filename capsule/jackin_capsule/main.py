@@ -57,6 +57,10 @@ def _dispatch(words: "list[str]") -> int:
 
         return ask(rest)
     if name == "doctor":
+        if rest[:1] in (["-h"], ["--help"]):
+            from .manual import CAPSULE
+
+            return say(CAPSULE)
         from .doctor import doctor
 
         return doctor(rest)

@@ -6,6 +6,7 @@ otherwise send the same command again.
 """
 
 import errno
+import os
 import posix
 
 from .wire import EXIT_NOT_RUN, Fault
@@ -19,6 +20,7 @@ EXIT_NOT_FOUND = 127
 EXIT_ENDED = 124  # the command was ended from outside: time limit, or nobody left to tell
 
 _ASK = "ask the operator"
+START_BROKER = "ask the operator to start it: `jackin-broker` (or `jackin-broker serve`)"
 
 # A denial is final until somebody changes something: say who, and what.
 HINTS = {
@@ -82,8 +84,9 @@ ENDINGS = {
 
 
 def escaped(text: str) -> str:
-    """Text on one line, with nothing in it that a terminal would act on."""
-    return "".join([c if c.isprintable() else ascii(c)[1:-1] for c in text])
+    """Text on one line, with nothing in it that a terminal would act on, or that nobody sees."""
+    # Plane 14 holds tags and variation selectors alone: printable by category, and invisible.
+    return "".join([c if c.isprintable() and c < "\U000e0000" else ascii(c)[1:-1] for c in text])
 
 
 def say(line: str, program: str = PROGRAM) -> None:
@@ -112,6 +115,9 @@ def denied(message: "Message", is_started: bool = False) -> Fault:
 def unreachable(path: bytes, error: OSError) -> Fault:
     """The fault in a connect that failed."""
     name = path.decode("utf-8", "backslashreplace")
+    if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
+        # `launch` made the directory, a broker puts the socket there.
+        return Fault(f"no broker's socket at {name}, so none runs", START_BROKER)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return Fault(
             f"no broker's socket at {name}",
@@ -126,7 +132,7 @@ def unreachable(path: bytes, error: OSError) -> Fault:
     if error.errno == errno.ECONNREFUSED:
         return Fault(
             f"no broker listens at {name}",
-            "ask the operator to start it: `jackin-broker` (or `jackin-broker serve`)",
+            START_BROKER,
         )
     if error.errno == errno.EAGAIN:
         return Fault(

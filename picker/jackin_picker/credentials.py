@@ -40,6 +40,8 @@ from .text import (
 
 # Names are variables' names; longer ones are clipped with a count.
 NAME_CELLS_MAX: Final = 24
+# In less, a label that has to be cut says little: what was cut is counted in words.
+LABEL_CELLS_MIN: Final = 24
 # Named on the button; more are counted.
 NAMES_ON_BUTTON: Final = 3
 
@@ -145,7 +147,7 @@ def _about(binding: BindingView, room: int) -> Content:
         literal(binding.delivery, QUIET, limit=24),
     )
     left = room - way.cell_length - 2
-    if not binding.label or left < 4:
+    if not binding.label or left < min(LABEL_CELLS_MIN, literal(binding.label).cell_length):
         return way
     return row(fitted(binding.label, left, 1, LABEL)[0], own("  "), way)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-# Giving a terminal its settings back takes milliseconds.
-_LEAVE_LIMIT_S: Final = 1.0
+# Giving a terminal its settings back takes milliseconds, on a loaded machine a second.
+_LEAVE_LIMIT_S: Final = 3.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

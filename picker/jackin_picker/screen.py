@@ -104,6 +104,9 @@ class DeskScreen(Screen[None], inherit_bindings=False):
 
     def changed(self, view: RequestView) -> None:
         """A request is new, moved on or ended."""
+        if self._prompt is None and view.state is RequestState.WAITING:
+            # Said of an earlier request while nothing waited: on this one it would mislead.
+            self._note = NOTHING
         self._inbox.take(view)
         self._heard(view)
         self._follow()
@@ -286,7 +289,7 @@ def _farewell(view: RequestView | None, *, is_ours: bool) -> Content:
         return own("the caller of the request before this went away")
     is_denied = view.state is RequestState.DENIED
     if is_ours:
-        return own("denied") if is_denied else own("approved")
+        return own("you denied the one before") if is_denied else own("you approved the one before")
     if is_denied:
         return own("the request before this was denied elsewhere")
     return own("the request before this was approved elsewhere")

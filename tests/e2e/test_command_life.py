@@ -33,7 +33,7 @@ def made() -> Generator[Allowed]:
 
 
 def test_with_the_caller_goes_all_that_its_command_started(made: Allowed) -> None:
-    """sops#880, #2209: the child survived when the wrapper was killed. agent-secret#34: no record."""
+    """sops#880, #2209: a child outlived its wrapper; agent-secret#34: and nobody recorded it."""
     with made.agent.running("sh", "-c", FAMILY) as child:
         assert child.stdout is not None
         pids = [int(word) for word in child.stdout.readline().split()]
@@ -70,5 +70,6 @@ def test_a_signal_sent_while_the_command_starts_is_not_lost(made: Allowed) -> No
 def test_inside_tmux_it_is_the_same(made: Allowed) -> None:
     """distrobox#1828: it worked outside tmux and was a silent 127 inside."""
     call = shlex.join([str(PROGRAMS / "jackin-exec"), "sh", "-c", "echo said; exit 7"])
-    with tmux(["sh", "-c", f"{call}; echo status $?"], env=made.agent.env, cwd=str(made.work)) as pane:
+    script = ["sh", "-c", f"{call}; echo status $?"]
+    with tmux(script, env=made.agent.env, cwd=str(made.work)) as pane:
         pane.wait_for(r"said\nstatus 7")

@@ -209,6 +209,27 @@ def test_a_typed_value_is_asked_for_twice_and_never_shown(operator: Operator) ->
     assert operator.run("credential", "check", "A").returncode == 0
 
 
+def test_two_answers_that_differ_are_asked_for_again(operator: Operator) -> None:
+    value = a_value()
+    argv = [program("jackin-broker"), "credential", "add", "A"]
+    with terminal(argv, env=operator.env) as screen:
+        screen.wait_for("value of A:$")
+        screen.type(f"{value}\r")
+        screen.wait_for("^value of A again:$")
+        screen.type(f"{value}x\r")
+        screen.wait_for("^the two differ: type it again, twice$")
+        screen.type(f"{value}\r")
+        screen.wait_until(lambda: screen.text.count("again:") == 2, "it is asked for again")
+        screen.type(f"{value}\r")
+        assert screen.wait_ended() == 0, screen.text
+
+
+def test_what_this_version_cannot_deliver_is_said_when_it_is_stored(operator: Operator) -> None:
+    added = operator.add("A", "--deliver", "file", value=a_value())
+    assert added.returncode == 0
+    assert "warning: env.A: deliver = 'file' is not in this version" in added.stderr
+
+
 def test_an_interrupted_question_writes_nothing(operator: Operator) -> None:
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=operator.env) as screen:
@@ -280,12 +301,12 @@ def test_the_first_credential_on_a_headless_machine_makes_the_vault(headless: Op
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=headless.env, cols=160) as screen:
         for question, answer in (
-            ("^value of A:$", value),
-            ("^value of A again:$", value),
             ("^new vault passphrase:$", passphrase),
             ("^new vault passphrase again:$", passphrase),
+            ("^value of A:$", value),
+            ("^value of A again:$", value),
         ):
-            screen.wait_for(question)
+            screen.wait_for(question, limit_s=VAULT_LIMIT_S)
             screen.type(f"{answer}\r")
         assert screen.wait_ended(limit_s=VAULT_LIMIT_S) == 0, screen.text
         assert value.encode() not in screen.written

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -63,6 +65,51 @@ def test_no_tells_the_agent_so(trial: Terminal) -> None:
     text = trial.text
     assert "the operator said no" in text
     assert "exit status 126" in text
+
+
+def test_it_ends_its_picker_when_it_is_ended(private_home: Path) -> None:
+    """The terminal's window is closed, or the machine goes down: no screen is left behind."""
+    before = _trials()
+    env = _environment(private_home, f"{PROGRAMS}:{SEARCH_PATH}")
+    with terminal([program("jackin-broker"), "try", "--yes"], env=env, rows=40, cols=140) as screen:
+        screen.wait_for("asks to run")
+        pickers = _pickers_of(screen.pid)
+        assert pickers
+        os.kill(screen.pid, signal.SIGTERM)
+        screen.wait_ended()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pickers), "it ends")
+    wait_until(lambda: _trials() <= before, "the trial's directory is gone")
+
+
+def _pickers_of(pid: int) -> list[int]:
+    """The children of a process that are pickers."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"jackin_picker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+def test_without_bubblewrap_it_works_and_says_what_is_missing(
+    private_home: Path, tmp_path: Path
+) -> None:
+    """Issue: it works with nothing but Python, and the prompt says *unconfined*."""
+    for name in ("sh", "env", "printenv", "python3"):
+        found = shutil.which(name, path=SEARCH_PATH)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    env = _environment(private_home, str(tmp_path))
+    with terminal([program("jackin-broker"), "try", "--yes"], env=env, rows=40, cols=140) as screen:
+        screen.wait_for("without a boundary")
+        screen.wait_for("unconfined")
+        screen.wait_for("the agent can approve itself")
+        screen.wait_for("● ready")
+        screen.press("space")
+        screen.wait_for(r"\[x\] DEMO_TOKEN")
+        screen.press("enter")
+        screen.wait_for(r"\[redacted:DEMO_TOKEN\]")
+        assert screen.wait_ended() == 0
 
 
 def test_an_interrupt_cleans_up(trial: Terminal) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import shlex
 from collections.abc import Generator
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from support.agent import finish
 from support.allowed import Allowed, allowed
 from support.broker import PROGRAMS
-from support.real import require_program
 
 ASK_AGAIN = "[[rules]]\naction = 'ask'\nargv = ['printenv', 'TOKEN']\n"
 # Prints the arguments as they came from the kernel.
@@ -41,9 +39,8 @@ def made() -> Generator[Allowed]:
 @pytest.mark.parametrize("way", PRINTERS)
 def test_a_value_is_masked_whatever_prints_it(made: Allowed, way: str) -> None:
     """varlock#251: only programs that used the tool's own library were covered."""
-    program = require_program(PRINTERS[way][0], package="perl-base")
     done = made.agent.run(*PRINTERS[way])
-    assert b"[redacted:TOKEN]" in done.stdout, (program, done.stderr)
+    assert b"[redacted:TOKEN]" in done.stdout, done.stderr
     assert made.token.encode() not in done.stdout + done.stderr
 
 
@@ -81,7 +78,7 @@ def test_arguments_arrive_to_the_byte_and_no_shell_reads_them(made: Allowed) -> 
 
 
 def test_no_variable_of_the_capsule_reaches_the_command(made: Allowed) -> None:
-    """host-spawn#42, distrobox#632: the container's HOME, PATH and LD_PRELOAD leaked to the host."""
+    """host-spawn#42, distrobox#632: HOME, PATH, LD_PRELOAD of the container leaked."""
     poison = {
         "HOME": "/capsule/home",
         "LD_PRELOAD": "/capsule/evil.so",
@@ -133,4 +130,3 @@ def test_the_value_is_in_the_commands_environment_and_in_no_argument(made: Allow
             assert value not in words, folder
         child.kill()
         finish(child)
-    assert not any(value in os.fsencode(word) for word in os.listdir(made.work))

@@ -29,7 +29,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # The operating system, without a word of ours.
     ("age", "atomic", "hardening", "processes", "trust"),
     # What is configured and where things live.
-    ("config", "migrations", "paths"),
+    ("config", "migrations", "paths", "logfile"),
     # Who asks, and what would run.
     ("identity", "mountwalk", "operands", "workdir"),
     ("capsules",),

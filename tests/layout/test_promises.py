@@ -2,7 +2,7 @@
 
 A promise is a sentence of README or SECURITY (word for word, so neither can drift alone), of the
 two documents that started the project (`seed: …`), or a line of what a delivery was to show
-(`done when`).
+(`done when`). `docs/cases.md` has what users of other tools reported, each with its tests.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PROMISES: Final = REPOSITORY / "tests" / "promises.toml"
 # Documents whose sentences are quoted, and those that are kept elsewhere.
 QUOTED: Final = ("README.md", "SECURITY.md")
 OTHER_SOURCES: Final = ("seed: jackin-exec", "seed: host-exec-bridge", "done when")
+REPORTS: Final = (REPOSITORY / "docs" / "cases.md").read_text(encoding="utf-8")
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,12 +67,24 @@ def names_in(path: Path) -> frozenset[str]:
     return frozenset(name for name in found if name.rpartition("::")[2].lower().startswith("test"))
 
 
+def assert_exists(test: str) -> None:
+    path, _, name = test.partition("::")
+    assert path.startswith("tests/"), f"no test is named: {test!r}"
+    assert (REPOSITORY / path).is_file(), f"no such file: {path}"
+    assert name in names_in(REPOSITORY / path), f"no such test: {test}"
+
+
 @pytest.mark.parametrize("promise", LISTED, ids=lambda promise: promise.text[:60])
 def test_a_promise_has_a_test_that_exists(promise: Promise) -> None:
-    path, _, name = promise.test.partition("::")
-    assert path.startswith("tests/"), f"no test is named: {promise.test!r}"
-    assert (REPOSITORY / path).is_file(), f"no such file: {path}"
-    assert name in names_in(REPOSITORY / path), f"no such test: {promise.test}"
+    assert_exists(promise.test)
+
+
+@pytest.mark.parametrize("report", REPORTS.split("\n* ")[1:], ids=lambda report: report[:40])
+def test_a_report_about_another_tool_has_its_tests(report: str) -> None:
+    tests = re.findall(r"^  - `(.+)`$", report, re.MULTILINE)
+    assert tests
+    for test in tests:
+        assert_exists(test)
 
 
 @pytest.mark.parametrize("promise", LISTED, ids=lambda promise: promise.text[:60])

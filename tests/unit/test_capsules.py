@@ -44,6 +44,9 @@ def test_an_empty_name_is_the_only_configured_capsule() -> None:
         _registry(WEB, TRIAL).open("")
     with pytest.raises(ConfigError, match=r"capsules\.other: is not configured"):
         _registry(WEB).open("other")
+    with pytest.raises(ConfigError, match="no capsule is configured") as caught:
+        _registry().open("")
+    assert "[capsules.NAME]" in caught.value.hint
 
 
 def test_a_capsule_is_launched_as_the_kind_that_its_rules_were_written_for() -> None:

@@ -70,6 +70,14 @@ def test_check_names_every_error_and_warning(
     }
 
 
+def test_check_of_a_named_file_that_is_not_there_is_no_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt name is not the defaults."""
+    assert run(["config", "check", str(tmp_path / "cnofig.toml")]) == 1
+    assert "does not exist" in capsys.readouterr().out
+
+
 def test_check_finds_what_only_this_machine_can_tell(
     path: Path, private_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from jackin_broker.operands import (
     DIGESTED_MAX_BYTES,
     DIGESTED_MAX_COUNT,
     EXAMINED_MAX_ARGS,
+    EXAMINED_MAX_BYTES,
     OPERANDS_MAX_COUNT,
     FileOperand,
+    Reach,
     changed_operand,
     file_operands,
     has_more,
     is_unchanged,
+    reach_of,
 )
 
 
@@ -44,6 +48,14 @@ class Project:
 
     def paths(self, *args: str | bytes) -> list[bytes]:
         return [operand.path for operand in self.operands(*args)]
+
+    def reach(self, *args: str | bytes) -> Reach:
+        """Seen from a directory outside, which the agent cannot write."""
+        fd = os.open(self.outside, os.O_PATH | os.O_DIRECTORY)
+        try:
+            return reach_of([os.fsencode(arg) for arg in args], fd, self.roots)
+        finally:
+            os.close(fd)
 
     def changed(self, before: tuple[FileOperand, ...], *args: str) -> bytes | None:
         return changed_operand(before, [os.fsencode(arg) for arg in args], self.fd, self.roots)
@@ -199,6 +211,48 @@ def test_number_of_arguments_looked_at_is_bounded(project: Project) -> None:
     assert file_operands(args, project.fd, project.roots) == ()
     assert has_more(args, ())
     assert not has_more(args[1:], ())
+
+
+def test_whatever_the_agent_can_put_in_place_counts_for_a_rule(project: Project) -> None:
+    """A directory holds hooks, a pipe any bytes, and what is absent can appear."""
+    (project.path / "folder").mkdir()
+    os.mkfifo(project.path / "pipe")
+    (project.outside / "own").mkdir()
+    for name in ("folder", "pipe", "absent"):
+        assert project.reach("-f", str(project.path / name)).is_writable
+        assert project.reach(f"--file=../project/{name}").is_writable
+    assert project.reach("own", "absent", "/usr/bin", "/dev/stdin", "-") == Reach()
+
+
+def test_what_was_not_looked_at_counts_for_a_rule(project: Project) -> None:
+    """An agent hides a file behind more arguments than are looked at."""
+    path = os.fsencode(project.write("x.sql"))
+    assert project.reach(*[b"x"] * EXAMINED_MAX_ARGS, path).is_writable
+    long = [b"/%04d/" % number + b"x" * 2000 for number in range(EXAMINED_MAX_BYTES // 2000)]
+    assert project.reach(*long, path).is_writable
+    assert has_more([*long, path], ())
+
+
+def test_a_path_that_is_another_for_the_command_than_for_us_is_said(project: Project) -> None:
+    """Its `/proc/self/cwd` is the project, ours is not: nothing there is digested."""
+    project.write("x.sql")
+    os.mkfifo(project.path / "pipe")
+    for name in ("/proc/self/cwd/x.sql", "/proc/thread-self/cwd/../x", "/dev/fd/9"):
+        assert project.reach("-f", name) == Reach(is_writable=True, moving=os.fsencode(name))
+    pipe = os.fsencode(project.path / "pipe")
+    assert project.reach(pipe).moving == pipe
+    assert project.reach(str(project.path / "x.sql")).moving == b""
+
+
+@pytest.mark.timeout(10)
+def test_looking_at_the_longest_arguments_is_bounded(project: Project) -> None:
+    """4 MiB of `a/../a/../` are seconds of system calls, if all of them are looked at."""
+    path = b"/usr/../" * 500 + b"usr/bin/env"
+    args = [b"/%d/../" % number + path for number in range(EXAMINED_MAX_ARGS)]
+    start = time.process_time()
+    file_operands(args, project.fd, project.roots)
+    reach_of(args, project.fd, project.roots)
+    assert time.process_time() - start < 2
 
 
 def names_as_bytes(names: list[str]) -> list[bytes]:

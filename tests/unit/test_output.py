@@ -7,6 +7,9 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import pytest
 
 from jackin_broker import protocol
 from jackin_broker.bindings import Redact
@@ -16,7 +19,9 @@ from jackin_broker.guessing import Suspicion
 from jackin_broker.intake import Intake
 from jackin_broker.output import Output
 from jackin_broker.peer import Caller
+from jackin_broker.protocol import EndedBy
 from jackin_broker.redact.needles import build
+from jackin_broker.redact.stream import Redactor
 
 VALUE = "tok-" + secrets.token_hex(12)
 STARTED = protocol.ExecStarted("id", protocol.Target.HOST, ("TOKEN",))
@@ -135,3 +140,29 @@ def test_what_is_kept_without_streaming_is_bounded() -> None:
     text = output.text(Stream.STDOUT)
     assert text is not None
     assert len(text) < protocol.UNSTREAMED_OUTPUT_MAX_BYTES + 100
+
+
+def test_what_cannot_be_redacted_is_withheld_and_the_command_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CASES 3a: a redactor that died on data must not let the rest pass (screenpipe#4139)."""
+    left: list[EndedBy] = []
+
+    def leave(_self: Intake, ended_by: EndedBy, _words: str) -> None:
+        left.append(ended_by)
+
+    def fail(_self: Redactor, _data: bytes) -> NoReturn:
+        raise RuntimeError("cannot read this")
+
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"before\n")
+        with monkeypatch.context() as broken:
+            broken.setattr(Redactor, "feed", fail)
+            output.output(Stream.STDOUT, b"\x80\x80")
+        output.output(Stream.STDOUT, VALUE.encode())
+        end(output)
+
+    monkeypatch.setattr(Intake, "leave", leave)
+    _, frames = play(scene, streams=True)
+    assert bytes_of(frames, Stream.STDOUT) == b"before\n"
+    assert left[0] is EndedBy.INTERNAL_ERROR

@@ -12,7 +12,7 @@ from textual import events
 from textual.content import Content
 from textual.pilot import Pilot
 
-from jackin_broker.operator_protocol import Failed, Goodbye, RequestState, view_digest
+from jackin_broker.operator_protocol import BindingView, Failed, Goodbye, RequestState, view_digest
 from jackin_picker.app import PickerApp
 from jackin_picker.guard import ARM_S
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
@@ -87,6 +87,39 @@ def test_a_request_appears_is_ticked_and_run(broker: OperatorPlaybook) -> None:
     assert decision.approve
     assert decision.bindings == ("GH_TOKEN",)
     assert decision.digest == view_digest(a_request())
+
+
+def test_what_was_said_of_an_earlier_request_is_not_said_of_a_new_one(
+    broker: OperatorPlaybook,
+) -> None:
+    """`approved` on a prompt that waits for an answer would mislead."""
+
+    async def scene(stage: Stage) -> None:
+        broker.ask(a_request())
+        await stage.shows("0  gh")
+        await stage.arm()
+        await stage.press("space", "enter")
+        await stage.shows("you approved the one before", "Under way")
+        broker.ask(a_request("r2", command="psql"))
+        await stage.shows("0  psql")
+        await stage.arm()
+        assert "approved" not in stage.text
+        assert "tick a credential, or move to Run" in stage.text
+
+    play(broker, scene)
+
+
+def test_a_label_that_does_not_fit_gives_way_whole(broker: OperatorPlaybook) -> None:
+    """A count of characters in its place says nothing to anybody."""
+    source = "keyring jackin-exec/" + "K" * 18
+    tight = BindingView("GH_TOKEN", source, "env", label="a throw-away token")
+    broker.ask(a_request(bindings=(tight,), want=()))
+
+    async def scene(stage: Stage) -> None:
+        await stage.shows("[ ] GH_TOKEN", source)
+        assert "more}" not in stage.text
+
+    play(broker, scene)
 
 
 def test_escape_denies_and_the_next_request_follows_unarmed(broker: OperatorPlaybook) -> None:

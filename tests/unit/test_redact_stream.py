@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from jackin_broker.bindings import Redact
 from jackin_broker.redact.forms import Form
 from jackin_broker.redact.needles import NeedleSet, build, of_forms
 from jackin_broker.redact.projection import MAX_ESCAPE_BYTES, MAX_GAP_BYTES, MAX_IGNORED_BYTES
-from jackin_broker.redact.stream import Redactor, redact_all
+from jackin_broker.redact.stream import Redactor, redact_all, redact_parts
 
 TOKEN = b"tok_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQ7rT"
 OTHER = b"Zw8yVx6uTs4rQp2oNm0lKj_other"
@@ -256,3 +257,22 @@ def test_a_redactor_shows_nothing_of_what_it_holds() -> None:
     redactor = Redactor(plain(TOKEN))
     redactor.feed(TOKEN[:30])
     assert "tok_" not in f"{redactor!r} {redactor}"
+
+
+def test_parts_are_redacted_each_as_if_it_were_alone() -> None:
+    needles = build([("A", TOKEN, Redact.ON)])
+    for parts in (
+        [b"gh", TOKEN, b"--x=" + TOKEN, b""],
+        [TOKEN[:20], TOKEN[20:], TOKEN[:39]],
+        [TOKEN],
+        [b"\x1b", b"\n", TOKEN[:-1], TOKEN[-1:] + TOKEN],
+    ):
+        assert redact_parts(needles, parts) == tuple(redact_all(needles, part) for part in parts)
+
+
+def test_as_many_parts_as_a_command_may_have_take_no_time() -> None:
+    """65,536 redactors took four seconds, in which the broker answered nobody."""
+    needles = build([("A", TOKEN, Redact.ON)])
+    start = time.process_time()
+    redact_parts(needles, [b"argument"] * 65_536)
+    assert time.process_time() - start < 1

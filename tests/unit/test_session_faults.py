@@ -55,8 +55,8 @@ STEPS = (
     "recheck",
     "check_supported",
     "Trail.decided",
-    "needles.refusal_of",
-    "needles.build",
+    "check_redactable",
+    "needles_of",
     "prepare",
     "start",
 )

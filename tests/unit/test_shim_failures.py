@@ -113,11 +113,11 @@ def test_what_the_broker_wrote_cannot_act_on_a_terminal(scene: Scene) -> None:
     process = shims.start("gh")
     peer = broker.accept()
     peer.expect(ExecCommand)
-    hostile = "no\x1b[2J\r\njackin-exec: hint: yes\x9b31m\u202e\u2028é"
+    hostile = "no\x1b[2J\r\njackin-exec: hint: yes\x9b31m\u202e\u2028\U000e0100é"
     peer.send(ExecDenied("rule_denied", hostile, hostile))
     _, _, err = finish(process)
     error, hint = error_and_hint(err)
-    escaped = r"no\x1b[2J\r\njackin-exec: hint: yes\x9b31m\u202e\u2028é"
+    escaped = r"no\x1b[2J\r\njackin-exec: hint: yes\x9b31m\u202e\u2028\U000e0100é"
     assert error == f"{escaped} (rule_denied)"
     assert hint == escaped
 
@@ -129,7 +129,7 @@ def test_no_socket(scene: Scene) -> None:
     assert (status, out) == (126, "")
     error, hint = error_and_hint(err.encode())
     assert error.startswith("no broker's socket at ")
-    assert "launch" in hint
+    assert "ask the operator to start it" in hint
 
 
 def test_a_socket_that_nobody_listens_at(scene: Scene) -> None:
@@ -166,6 +166,19 @@ def test_each_way_of_not_reaching_it_has_its_own_line(number: int, words: str) -
     assert words in fault.line
     assert fault.hint
     assert fault.status == 126
+
+
+def test_a_directory_without_a_socket_is_a_capsule_whose_broker_does_not_run(
+    tmp_path: Path,
+) -> None:
+    """`launch` mounts the directory; to launch it again would not help."""
+    gone = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    assert (
+        "ask the operator to start it"
+        in problems.unreachable(bytes(tmp_path / "broker.sock"), gone).hint
+    )
+    nowhere = problems.unreachable(bytes(tmp_path / "none" / "broker.sock"), gone)
+    assert "jackin-broker launch" in nowhere.hint
 
 
 def test_a_broker_that_accepts_nobody_is_not_waited_for_without_end(

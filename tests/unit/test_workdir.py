@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from jackin_broker.config import CapsuleConfig, CapsuleKind, Mount, UnmappedCwd
 from jackin_broker.errors import DenialCode, Refusal
+from jackin_broker.mountwalk import DEPTH_MAX, PATH_MAX_BYTES
 from jackin_broker.workdir import WorkDir, open_workdir
 
 # Enough swaps that resolve-then-open would be caught hundreds of times (measured: 2.8 %).
@@ -266,3 +268,29 @@ def test_swapping_a_directory_for_a_link_never_leads_outside(layout: Layout) -> 
         thread.join(10)
     assert opened
     assert refused
+
+
+def test_a_directory_of_any_depth_takes_few_descriptors(layout: Layout) -> None:
+    """An agent makes any number of levels; the broker's descriptors are everybody's."""
+    levels = 2 * DEPTH_MAX
+    folder = os.open(layout.app, os.O_PATH | os.O_DIRECTORY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_PATH | os.O_DIRECTORY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DEPTH_MAX + 64, hard))
+    try:
+        refusal = layout.refusal("/work" + "/d" * levels)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "too deep" in str(refusal)
+    layout.open("/work" + "/d" * DEPTH_MAX).close()
+    shutil.rmtree(layout.app / "d")
+
+
+def test_a_path_that_the_kernel_would_not_take_is_not_walked(layout: Layout) -> None:
+    """Neither is it resolved as text: a megabyte of `a/../` is a path too."""
+    assert "too long" in str(layout.refusal("/work/" + "sub/../" * (PATH_MAX_BYTES // 7)))

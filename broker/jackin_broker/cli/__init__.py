@@ -68,7 +68,13 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True, help=_HELP)
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    help=_HELP,
+    # Inherited by every command.
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="jackin-broker")
 @click.pass_context
 def root(ctx: click.Context) -> None:
@@ -103,6 +109,11 @@ def run(argv: list[str]) -> int:
         report(str(error), error.hint)
         return EXIT_ERROR
     except BrokenPipeError:
+        return EXIT_ERROR
+    except OSError as error:
+        # Unforeseen, as on a full disk: what the system says, not a traceback.
+        where = f"{error.filename}: " if error.filename else ""
+        report(f"{where}{(error.strerror or str(error)).lower()}", "see: jackin-broker doctor")
         return EXIT_ERROR
     return status if isinstance(status, int) else 0
 

@@ -10,8 +10,9 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Final, cast
+from typing import BinaryIO, Final, cast
 
 import click
 
@@ -23,6 +24,10 @@ from ..errors import JackinError
 # How often `follow` looks for new lines; a person does not notice less.
 FOLLOW_INTERVAL_S: Final = 0.2
 _ARGUMENT_MAX_CHARS: Final = 60
+# What a line says besides when, where and which command.
+_FACTS: Final = ("by", "bindings", "code", "exit_code", "ended_by", "redacted", "repeated")
+# The record names commands, arguments and directories: for its owner alone.
+_EXPORT_MODE: Final = 0o600
 
 
 @click.group()
@@ -31,7 +36,13 @@ def audit() -> None:
 
 
 @audit.command("show")
-@click.option("--last", default=50, show_default=True, help="So many lines; 0 for all.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default="50",
+    help="So many lines; 0 for all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are.")
 def show_(last: int, as_json: bool) -> None:
     """Print the newest lines, oldest first."""
@@ -56,7 +67,7 @@ def follow(as_json: bool) -> None:
 
 
 @audit.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(as_json: bool) -> None:
     """Check that every line continues the one before it."""
     path = _path()
@@ -73,17 +84,28 @@ def verify(as_json: bool) -> None:
 
 
 @audit.command()
-@click.option("--output", type=click.Path(path_type=Path), help="A file instead of stdout.")
+@click.option("--output", type=click.Path(path_type=Path), help="A new file instead of stdout.")
 def export(output: Path | None) -> None:
     """Write the whole record as JSON lines."""
-    sink = output.open("xb") if output else sys.stdout.buffer
-    try:
-        for line in record.read(_path()):
+    path = _path()
+    with _new_file(output) if output else nullcontext(sys.stdout.buffer) as sink:
+        for line in record.read(path):
             sink.write(line.raw)
         sink.flush()
-    finally:
-        if output:
-            sink.close()
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """A file that was not there before and that nobody else reads.
+
+    Raises: JackinError.
+    """
+    try:
+        return open(path, "xb", opener=lambda name, flags: os.open(name, flags, _EXPORT_MODE))
+    except FileExistsError as error:
+        raise JackinError(f"{path} exists already", hint="name a file that does not") from error
+    except OSError as error:
+        reason = (error.strerror or "it cannot be written").lower()
+        raise JackinError(f"{path}: {reason}", hint="name a file of your own") from error
 
 
 def _path() -> Path:
@@ -103,25 +125,24 @@ def _print(line: record.Line, as_json: bool) -> None:
         click.echo(describe(line))
 
 
-def describe(line: record.Line) -> str:
-    """One line of the record for people."""
+def describe(line: record.Line, *, is_brief: bool = False) -> str:
+    """One line of the record for people; a brief one leaves out what a trial has one of."""
     fields = line.fields
     if not fields:
         return f"{line.number}: damaged line"
-    words = [
-        str(fields.get("at", ""))[:19].replace("T", " "),
-        f"{fields.get('event', '?')!s:<8}",
-        show(str(fields.get("capsule", "-"))).line,
-    ]
-    if fields.get("id"):
+    at = str(fields.get("at", ""))[:19].replace("T", " ")
+    words = [at[11:] if is_brief else at, f"{fields.get('event', '?')!s:<8}"]
+    if not is_brief:
+        words.append(show(str(fields.get("capsule", "-"))).line)
+    if fields.get("id") and not is_brief:
         words.append(str(fields["id"])[:8])
     argv = fields.get("argv")
     if isinstance(argv, list):
         words.append(" ".join(_quoted(item) for item in argv))
     words += [
         f"{key}={_value(fields[key])}"
-        for key in ("by", "bindings", "code", "exit_code", "ended_by", "redacted", "repeated")
-        if fields.get(key) not in (None, "", [])
+        for key in _FACTS
+        if fields.get(key) not in (None, "", []) and not (is_brief and key == "ended_by")
     ]
     return "  ".join(words)
 

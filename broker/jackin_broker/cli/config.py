@@ -39,7 +39,7 @@ def path_(as_json: bool) -> None:
         click.echo(path)
 
 
-@config.command()
+@config.command(short_help="Write a first one, every line explained.")
 @_JSON
 def init(as_json: bool) -> None:
     """Write a first configuration, every line explained, nothing switched on."""
@@ -60,10 +60,13 @@ def init(as_json: bool) -> None:
         _print_json({"path": str(path), "created": True})
     else:
         click.echo(f"wrote {path}")
-        click.echo("next: add a capsule to it, then run `jackin-broker config check`")
+        click.echo(
+            "next: in an editor, take the # from [capsules.web] and from the lines below it that "
+            "you want; then: jackin-broker config check"
+        )
 
 
-@config.command()
+@config.command(short_help="Say what is wrong with it, and what is unwise.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @_JSON
 @click.pass_context
@@ -74,7 +77,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     warnings: list[str] = []
     exists = path.exists()
     try:
-        loaded = configuration.load(path)
+        loaded = configuration.load(path) if file is None else _load_named(file)
         warnings += configuration.warnings(loaded)
         _check_machine(loaded, errors, warnings)
     except InvalidConfig as error:
@@ -89,7 +92,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     ctx.exit(1 if errors else 0)
 
 
-@config.command()
+@config.command(short_help="Bring it to this version's schema, keeping a backup.")
 @_JSON
 def migrate(as_json: bool) -> None:
     """Bring the configuration to this version's schema, keeping a backup."""
@@ -107,6 +110,17 @@ def migrate(as_json: bool) -> None:
         click.echo(f"wrote {path}, the old one is {done.backup}")
     else:
         click.echo(f"{path} is up to date")
+
+
+def _load_named(file: Path) -> configuration.Config:
+    """The configuration in a file that somebody named: without it, the defaults are no answer.
+
+    Raises: ConfigError.
+    """
+    loaded = configuration.load(file)
+    if loaded.is_missing:
+        raise ConfigError(f"{file}: does not exist")
+    return loaded
 
 
 def _check_machine(

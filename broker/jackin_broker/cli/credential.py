@@ -22,7 +22,8 @@ from ..config.entries import wrong_variable
 from ..display import show
 from ..errors import ConfigError, JackinError
 from .credential_check import check
-from .new_value import check_value, read_value
+from .hidden_prompt import require_terminal
+from .new_value import VALUE_WITHOUT_TERMINAL, check_value, read_value
 
 # Items that we make are found under this name in a keyring's own program.
 DEFAULT_SERVICE: Final = "jackin-exec"
@@ -37,21 +38,29 @@ def credential() -> None:
 credential.add_command(check)
 
 
-@credential.command()
+@credential.command(short_help="Store a value and write the binding NAME.")
 @click.argument("name")
 @click.option("--service", help=f"The keyring's service.  [default: {DEFAULT_SERVICE}]")
 @click.option("--username", help="The keyring's user name.  [default: NAME]")
-@click.option("--deliver", type=click.Choice([way.value for way in Delivery]))
+@click.option(
+    "--deliver",
+    type=click.Choice([way.value for way in Delivery]),
+    help="How a command gets it; this version has env.",
+)
 @click.option("--prompt", help="For --deliver prompt: the pattern of the question.")
 @click.option("--label", help="A few words for the picker.")
-@click.option("--redact", type=click.Choice([how.value for how in Redact]))
+@click.option(
+    "--redact",
+    type=click.Choice([how.value for how in Redact]),
+    help="Whether it is taken out of the output.  [default: on]",
+)
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Read the value from a file, less one newline.",
 )
 @click.option("--from-stdin", is_flag=True, help="Read the value from stdin, less one newline.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def add(
     name: str, from_file: Path | None, from_stdin: bool, as_json: bool, **options: str | None
 ) -> None:
@@ -70,13 +79,13 @@ def add(
         return edits.set_entry(text, name, entry)
 
     planned = edits.preview(places.config_file, change)
-    value = read_value(name, from_file, from_stdin)
-    check_value(planned.bindings[name], value)
-    source = planned.bindings[name].source
-    assert isinstance(source, KeyringSource)
-    keyring = _store(planned, places, source, value, name)
+    given = read_value(name, from_file, from_stdin) if from_file or from_stdin else None
+    keyring = _store(planned, places, name, given)
     edits.write(places.config_file, change, lock=places.state_dir / _CONFIG_LOCK_NAME)
     _say_added(name, keyring, places.config_file, as_json)
+    for line in configuration.warnings(planned):
+        if line.startswith(f"env.{name}: "):
+            click.echo(f"warning: {line}", err=True)
 
 
 def _entry(config: Config, name: str, options: dict[str, str | None]) -> dict[str, object]:
@@ -101,14 +110,25 @@ def _entry(config: Config, name: str, options: dict[str, str | None]) -> dict[st
     return {**keys, **given}
 
 
-def _store(
-    config: Config, places: paths.Paths, source: KeyringSource, value: str, name: str
-) -> str:
+def _store(config: Config, places: paths.Paths, name: str, given: str | None) -> str:
+    """Put the value into the keyring; the words for it. None: ask for the value.
+
+    What was read is checked before a passphrase is asked for. What has to be typed is asked for
+    after it: a mistyped passphrase then costs no second typing of the value.
+    """
     from .local_sources import LocalSources
 
+    binding = config.bindings[name]
+    assert isinstance(binding.source, KeyringSource)
+    if given is not None:
+        check_value(binding, given)
+    else:
+        require_terminal(VALUE_WITHOUT_TERMINAL)
     with LocalSources(config, places, os.environ) as sources:
         keyring = sources.open_keyring(create=True)
-        sources.store(source, value, name=name)
+        value = read_value(name, None, False) if given is None else given
+        check_value(binding, value)
+        sources.store(binding.source, value, name=name)
     return keyring
 
 
@@ -121,9 +141,9 @@ def _say_added(name: str, keyring: str, file: Path, as_json: bool) -> None:
 
 
 @credential.command("list")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
-    """List the bindings: names, sources and deliveries, never values."""
+    """List the bindings: names, sources and deliveries, no values."""
     config = configuration.load(paths.resolve(os.environ).config_file)
     rows = [_row(binding, "") for binding in config.bindings.values()]
     for capsule in config.capsules.values():
@@ -163,10 +183,10 @@ def _print_table(rows: list[dict[str, object]]) -> None:
         click.echo("  ".join([*cells, line[3]]).rstrip())
 
 
-@credential.command()
+@credential.command(short_help="Remove the binding NAME and its value.")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def remove(name: str, yes: bool, as_json: bool) -> None:
     """Remove the binding NAME, and its value where that is in the keyring."""
     places = paths.resolve(os.environ)

@@ -36,9 +36,9 @@ class Verdict(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-@click.command()
+@click.command(short_help="Fetch the values and say what is wrong.")
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(name: str | None, as_json: bool) -> None:
     """Fetch every value, or that of NAME, and say what is wrong and what to do."""
     places = paths.resolve(os.environ)

@@ -15,7 +15,7 @@ _SIGNS: Final = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> int:
     """Say what is wrong and what to do about it; the exit status is 1 if anything is."""
     from ..doctor import Level, examine

@@ -21,15 +21,18 @@ def ask_hidden(question: str, *, confirm: bool, without_terminal: str) -> str:
     Raises: JackinError where there is no terminal, with `without_terminal` as its hint;
     click.Abort on Ctrl-C.
     """
+    require_terminal(without_terminal)
+    while True:
+        answer: str = click.prompt(question, hide_input=True, err=True)
+        if not confirm or answer == click.prompt(f"{question} again", hide_input=True, err=True):
+            return answer
+        click.echo("the two differ: type it again, twice", err=True)
+
+
+def require_terminal(without_terminal: str) -> None:
+    """Raise JackinError where nobody can be asked, with `without_terminal` as its hint."""
     if not sys.stdin.isatty():
         raise JackinError("there is no terminal to ask on", hint=without_terminal)
-    answer: str = click.prompt(
-        question,
-        hide_input=True,
-        confirmation_prompt=f"{question} again" if confirm else False,
-        err=True,
-    )
-    return answer
 
 
 def vault_passphrase(environ: Mapping[str, str]) -> str:

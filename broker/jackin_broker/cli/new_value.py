@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from ..bindings import Binding, Delivery, Redact
 from ..errors import JackinError
 from ..redact.needles import refusal_of
 from ..sources.base import VALUE_MAX_BYTES, one_newline_less
 from .hidden_prompt import ask_hidden
+
+VALUE_WITHOUT_TERMINAL: Final = "give --from-stdin or --from-file"
 
 
 def read_value(name: str, file: Path | None, from_stdin: bool) -> str:
@@ -30,9 +32,7 @@ def read_value(name: str, file: Path | None, from_stdin: bool) -> str:
         except OSError as error:
             raise JackinError(f"{file}: cannot be read: {error.strerror}") from error
     else:
-        return ask_hidden(
-            f"value of {name}", confirm=True, without_terminal="give --from-stdin or --from-file"
-        )
+        return ask_hidden(f"value of {name}", confirm=True, without_terminal=VALUE_WITHOUT_TERMINAL)
     try:
         return one_newline_less(raw).decode()
     except UnicodeDecodeError:

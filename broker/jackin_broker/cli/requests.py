@@ -1,6 +1,6 @@
 """Answer without the screen: `requests`, `decide`, `kill`.
 
-Everything that came from a capsule goes through `display.py` on its way to the terminal.
+`request_lines.py` takes everything that came from a capsule through `display.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import msgspec
 
 from .. import operator_protocol as op
 from .. import paths
-from ..display import show
 from ..errors import DenialCode, JackinError, Refusal
 from ..operator_client import OperatorClient, ask_broker
+from .request_lines import request_lines
 
 # Shorter beginnings of an id are typed by mistake more often than on purpose.
 ID_PREFIX_MIN_CHARS: Final = 4
-_ARGUMENT_MAX_CHARS: Final = 200
 
 
 @click.command()
@@ -42,7 +41,7 @@ def requests(as_json: bool, follow: bool) -> None:
         click.echo("nothing waits, nothing runs")
     else:
         for view in views:
-            click.echo(_lines(view))
+            click.echo(request_lines(view))
 
 
 async def _follow(socket_path: str, as_json: bool) -> None:
@@ -62,21 +61,26 @@ async def _follow(socket_path: str, as_json: bool) -> None:
 
 
 def _print_change(view: op.RequestView, as_json: bool) -> None:
-    click.echo(json.dumps(msgspec.to_builtins(view)) if as_json else _lines(view))
+    click.echo(json.dumps(msgspec.to_builtins(view)) if as_json else request_lines(view))
 
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("--approve/--deny", "approve", default=None, help="The answer; one is needed.")
-@click.option("--with", "names", default="", metavar="NAME,…", help="The bindings to deliver.")
-@click.option("--reason", default="", help="What the agent is told of a denial.")
-@click.option("--json", "as_json", is_flag=True)
-def decide(request_id: str, approve: bool | None, names: str, reason: str, as_json: bool) -> None:
+@click.option("--approve", is_flag=True, help="Run it.")
+@click.option("--deny", is_flag=True, help="Do not.")
+@click.option("--with", "names", default="", metavar="NAME,…", help="Lend it these; else none.")
+@click.option("--reason", default="", help="With --deny: what the agent is told.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def decide(
+    request_id: str, approve: bool, deny: bool, names: str, reason: str, as_json: bool
+) -> None:
     """Answer the request ID (or the beginning of one) without the picker."""
-    if approve is None:
+    if approve == deny:
         raise click.UsageError("say --approve or --deny")
-    if not approve and names:
+    if deny and names:
         raise click.UsageError("--with goes with --approve")
+    if approve and reason:
+        raise click.UsageError("--reason goes with --deny")
     view = _find(request_id)
     bindings = tuple(name for name in names.split(",") if name)
     call = op.Decide(0, view.id, op.view_digest(view), approve, bindings, reason)
@@ -92,10 +96,15 @@ def decide(request_id: str, approve: bool | None, names: str, reason: str, as_js
 
 @click.command()
 @click.argument("request_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def kill(request_id: str, as_json: bool) -> None:
     """End the running command ID and everything it started."""
     view = _find(request_id)
+    if view.state is op.RequestState.WAITING:
+        raise JackinError(
+            f"{view.id} waits, it does not run",
+            hint=f"answer it: jackin-broker decide {view.id} --deny",
+        )
     ask_broker(paths.resolve(os.environ).operator_socket, op.KillRequest(0, view.id))
     click.echo(json.dumps({"ended": view.id}) if as_json else f"ended {view.id}")
 
@@ -119,15 +128,3 @@ def _find(request_id: str) -> op.RequestView:
         f"{len(hits) or 'no'} requests on the desk begin with that id",
         hint="list them with: jackin-broker requests",
     )
-
-
-def _lines(view: op.RequestView) -> str:
-    """One request as text: a line of facts, then one argument a line."""
-    waits = f", expires in {view.expires_in_s:.0f} s" if view.state.value == "waiting" else ""
-    ended = f" ({view.outcome})" if view.outcome else ""
-    head = f"{view.id}  {view.state.value}{ended}  capsule {show(view.capsule).line}{waits}"
-    argv = [show(part, limit=_ARGUMENT_MAX_CHARS).line for part in (view.command, *view.args)]
-    items = [f"  [{index}] {item}" for index, item in enumerate(argv)]
-    cwd = f"  in {show(view.cwd).line}"
-    names = ", ".join(row.name + ("*" if row.wanted else "") for row in view.bindings)
-    return "\n".join([head, *items, cwd, f"  bindings (* wanted): {names or 'none'}"])

@@ -45,16 +45,45 @@ def attach() -> None:
 
 
 def start_and_attach() -> NoReturn:
-    """Start the broker if none runs, and open the picker in its place."""
+    """Start the broker if none runs, and open the picker in its place.
+
+    Raises: JackinError; nothing is started where the picker would have no terminal.
+    """
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise JackinError(
+            "the picker needs a terminal, and this is none",
+            hint="start the broker alone with: jackin-broker serve",
+        )
     places = paths.resolve(os.environ)
     if not _answers(places.operator_socket):
         click.echo("no broker runs, starting one …", err=True)
         _start_in_background(places)
+    _offer_to_unlock(places.operator_socket)
     _become_picker(places.operator_socket)
 
 
+def _offer_to_unlock(socket_path: Path) -> None:
+    """Ask for the passphrase of a locked vault now: later, every approval would fail for it."""
+    report = _status(socket_path)
+    if report.vault != "locked" or "vault" not in report.keyring:
+        return
+    click.echo("the vault is locked: type its passphrase, or Enter to go on without", err=True)
+    while passphrase := click.prompt(
+        "vault passphrase", default="", show_default=False, hide_input=True, err=True
+    ):
+        try:
+            ask_broker(socket_path, op.UnlockVault(0, passphrase))
+        except BrokerUnreachable:
+            raise
+        except JackinError as error:
+            click.echo(str(error), err=True)
+        else:
+            return
+    click.echo("locked it stays; unlock it with: jackin-broker vault unlock", err=True)
+
+
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(as_json: bool) -> None:
     """Say what is up: capsules, who is attached, what waits and runs."""
     report = _status(paths.resolve(os.environ).operator_socket)
@@ -77,7 +106,7 @@ def status(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def reload(as_json: bool) -> None:
     """Have the broker read its configuration again; what runs is not harmed."""
     reply = ask_broker(paths.resolve(os.environ).operator_socket, op.Reload(0))
@@ -91,7 +120,7 @@ def reload(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stop(as_json: bool) -> None:
     """Stop the broker; what waits is denied, what runs is ended."""
     socket_path = paths.resolve(os.environ).operator_socket
@@ -147,7 +176,10 @@ def _start_in_background(places: paths.Paths) -> None:
     while not _answers(places.operator_socket):
         if child.poll() is not None:
             words = child.stderr.read().decode("utf-8", "replace").strip()
-            raise JackinError(f"the broker did not start: {_cause(words)}")
+            raise JackinError(
+                f"the broker did not start: {_line_of(words, 'error')}",
+                hint=_line_of(words, "hint") or f"see {places.log_file}",
+            )
         if time.monotonic() > deadline:
             raise JackinError(
                 f"the broker does not answer after {START_LIMIT_S:g} s",
@@ -157,12 +189,14 @@ def _start_in_background(places: paths.Paths) -> None:
     child.stderr.close()
 
 
-def _cause(words: str) -> str:
-    """The error line of the broker's own stderr, without its prefix."""
+def _line_of(words: str, mark: str) -> str:
+    """The error or the hint of the broker's own stderr, without its prefix."""
     for line in words.splitlines():
-        _, mark, text = line.partition("error: ")
-        if mark:
+        _, found, text = line.partition(f"jackin-broker: {mark}: ")
+        if found:
             return text
+    if mark == "hint":
+        return ""
     return words.splitlines()[-1] if words else "it said nothing"
 
 

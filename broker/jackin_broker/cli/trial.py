@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -37,31 +38,33 @@ LINGER_S: Final = 2.5
 END_LIMIT_S: Final = 10.0
 CAPSULE: Final = "demo"
 BINDING: Final = "DEMO_TOKEN"
+_PROJECT: Final = "project"
 _PROGRAM: Final = (sys.executable, "-m", "jackin_broker")
 
 _AGENT: Final = f"""
 echo '$ echo "${{{BINDING}:-I have no such thing}}"'
 echo "${{{BINDING}:-I have no such thing}}"
-echo '$ jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}'
-jackin-exec --want {BINDING} --reason "show me the token" printenv {BINDING}
+echo '$ jackin-exec --want {BINDING} --reason "a first look" printenv {BINDING}'
+jackin-exec --want {BINDING} --reason "a first look" printenv {BINDING}
 echo "(exit status $?)"
 """
 
 _INTRO: Final = """
 jackin-exec: a first minute
 
-  An agent starts in a capsule{boundary}. It has no credentials. It will ask to run
+  An agent starts in a capsule{boundary}.
+  It has no credentials. It will ask to run
 
       printenv {binding}
 
-  with a throw-away credential that was made just now. You answer it on the next screen:
+  with a throw-away credential, made just now. You answer on the next screen:
 
       Space   tick {binding}, so that this one command gets it
-      ↓       move to Run, then Enter to say yes
-      Esc     say no
+      Enter   then says yes: it runs, and the agent gets its output, redacted
+      Esc     says no: nothing runs
 
-  Keys do nothing until the prompt has been still for a moment, so that what you type into
-  something else approves nothing.
+  Keys do nothing until the prompt has been still for a moment, so that what
+  you type for something else approves nothing.
 """
 
 
@@ -75,25 +78,30 @@ def try_(at_once: bool) -> int:
             hint="run it in a terminal, not in a pipe",
         )
     runtime = _runtime()
-    boundary = "" if runtime == "bwrap" else " without a boundary (bubblewrap does not work here)"
+    boundary = "" if runtime == "bwrap" else " without a boundary: no bubblewrap here"
     click.echo(_INTRO.format(boundary=boundary, binding=BINDING))
-    if not at_once:
-        click.prompt("Press Enter to begin", default="", show_default=False, prompt_suffix=" ")
-    with ExitStack() as stack:
-        root = stack.enter_context(_directory())
+    with _directory() as root:
         environ = _private_environment(root)
-        _furnish(environ, runtime)
-        stack.enter_context(_broker(environ))
-        transcript = _play(environ, root / "transcript")
-        record = _record(environ)
+        _furnish(environ, root, runtime)
+        # A passphrase costs seconds, twice: they pass while the text above is read.
+        with ThreadPoolExecutor(1) as behind, _broker(environ) as child:
+            ready = behind.submit(_make_ready, environ, child)
+            if not at_once:
+                _wait_for_enter()
+            if not ready.done():
+                click.echo("one moment, a vault is being made for it …", err=True)
+            ready.result()
+            transcript = _play(environ, root)
+            record = _record(environ)
     _epilogue(transcript, record)
     return 0
 
 
 def _runtime() -> str:
+    """The kind of capsule that can be had: `launch` finds bubblewrap on PATH and nowhere else."""
     from ..runner import confine
 
-    return "bwrap" if confine.is_available() else "none"
+    return "bwrap" if confine.is_available() and shutil.which("bwrap") else "none"
 
 
 @contextmanager
@@ -128,15 +136,20 @@ def _private_environment(root: Path) -> dict[str, str]:
     return environ
 
 
-def _furnish(environ: Mapping[str, str], runtime: str) -> None:
-    """The demo's configuration, vault and credential."""
+def _furnish(environ: Mapping[str, str], root: Path, runtime: str) -> None:
+    """The demo's configuration, and the directory that its agent works in."""
     from ..trust import ensure_private_dir
 
     here = paths.resolve(environ)
     ensure_private_dir(here.config_dir)
-    confine = (
-        "" if runtime == "bwrap" else f"\n[capsules.{CAPSULE}.binaries.printenv]\nconfine = false\n"
-    )
+    project = root / _PROJECT
+    project.mkdir()
+    # Read-only, so that the first prompt that anybody sees has nothing to warn of.
+    mount = f'{{ capsule = "/workspaces/demo", host = "{project}", read_only = true }}'
+    if runtime == "bwrap":
+        more = f"mounts = [{mount}]\n"
+    else:
+        more = f"\n[capsules.{CAPSULE}.binaries.printenv]\nconfine = false\n"
     text = f"""schema = 1
 
 [broker]
@@ -149,26 +162,14 @@ no_operator = "wait"
 [capsules.{CAPSULE}]
 kind = "{runtime}"
 host_binaries = ["printenv"]
-unmapped_cwd = "fallback"
-fallback_cwd = "/"
-{confine}"""
+{more}"""
     here.config_file.touch(mode=0o600)
     here.config_file.write_text(text)
 
 
 @contextmanager
-def _broker(environ: Mapping[str, str]) -> Generator[None]:
-    """A private broker whose vault holds the throw-away credential, unlocked."""
-    from ..vault import Vault
-
-    here = paths.resolve(environ)
-    passphrase = secrets.token_urlsafe(24)
-    click.echo("making a vault and starting a private broker …", err=True)
-    vault = Vault(here.vault_file)
-    vault.create(passphrase)
-    vault.unlock(passphrase)
-    vault.set("jackin-try", BINDING, "demo-" + secrets.token_urlsafe(24))
-    vault.lock()
+def _broker(environ: Mapping[str, str]) -> Generator[subprocess.Popen[bytes]]:
+    """A private broker that has only just been started."""
     child = subprocess.Popen(
         [*_PROGRAM, "serve"],
         env=dict(environ),
@@ -179,11 +180,27 @@ def _broker(environ: Mapping[str, str]) -> Generator[None]:
         cwd="/",
     )
     try:
-        _wait_for_broker(child, here)
-        ask_broker(here.operator_socket, op.UnlockVault(0, passphrase))
-        yield
+        yield child
     finally:
         _end(child)
+
+
+def _make_ready(environ: Mapping[str, str], child: subprocess.Popen[bytes]) -> None:
+    """A vault that holds the throw-away credential, unlocked for the private broker."""
+    from ..vault import Vault
+
+    here = paths.resolve(environ)
+    passphrase = secrets.token_urlsafe(24)
+    vault = Vault(here.vault_file)
+    vault.create(passphrase)
+    vault.set("jackin-try", BINDING, "demo-" + secrets.token_urlsafe(24))
+    vault.lock()
+    _wait_for_broker(child, here)
+    ask_broker(here.operator_socket, op.UnlockVault(0, passphrase))
+
+
+def _wait_for_enter() -> None:
+    click.prompt("Press Enter to begin", default="", show_default=False, prompt_suffix=" ")
 
 
 def _wait_for_broker(child: subprocess.Popen[bytes], here: paths.Paths) -> None:
@@ -202,9 +219,10 @@ def _wait_for_broker(child: subprocess.Popen[bytes], here: paths.Paths) -> None:
             return
 
 
-def _play(environ: Mapping[str, str], transcript: Path) -> str:
+def _play(environ: Mapping[str, str], root: Path) -> str:
     """Run the agent behind the picker; what the agent saw."""
     here = paths.resolve(environ)
+    transcript = root / "transcript"
     with transcript.open("wb") as sink:
         agent = subprocess.Popen(
             [*_PROGRAM, "launch", "--quiet", "--name", CAPSULE, "--", "sh", "-c", _AGENT],
@@ -213,7 +231,7 @@ def _play(environ: Mapping[str, str], transcript: Path) -> str:
             stdout=sink,
             stderr=sink,
             start_new_session=True,
-            cwd="/",
+            cwd=root / _PROJECT,
         )
         try:
             picker = subprocess.Popen(
@@ -221,7 +239,10 @@ def _play(environ: Mapping[str, str], transcript: Path) -> str:
                 env=dict(environ),
             )
             threading.Thread(target=_leave_after, args=(agent, picker), daemon=True).start()
-            picker.wait()
+            try:
+                picker.wait()
+            finally:
+                _end(picker)
         finally:
             _end(agent)
     return transcript.read_text("utf-8", "replace")
@@ -253,7 +274,7 @@ def _record(environ: Mapping[str, str]) -> list[str]:
     from .audit import describe
 
     lines = audit.read(paths.resolve(environ).audit_file)
-    return [describe(line) for line in lines if "argv" in line.fields]
+    return [describe(line, is_brief=True) for line in lines if "argv" in line.fields]
 
 
 def _epilogue(transcript: str, record: list[str]) -> None:

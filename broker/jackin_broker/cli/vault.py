@@ -10,7 +10,7 @@ import click
 from .. import operator_protocol as op
 from .. import paths
 from ..errors import BrokerUnreachable, JackinError
-from ..operator_client import ask_broker
+from ..operator_client import START_HINT, ask_broker
 from ..passphrase import NEW_PASSPHRASE_FILE_VARIABLE
 from .hidden_prompt import new_vault_passphrase, vault_passphrase
 
@@ -24,7 +24,7 @@ def vault() -> None:
 
 
 @vault.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(as_json: bool) -> None:
     """Make an empty vault, locked by a new passphrase."""
     from ..vault import Vault
@@ -40,7 +40,7 @@ def create(as_json: bool) -> None:
 
 
 @vault.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def unlock(as_json: bool) -> None:
     """Unlock the vault for as long as the running broker lives."""
     places = _places()
@@ -51,8 +51,8 @@ def unlock(as_json: bool) -> None:
     _say("unlocked", as_json, "the vault is unlocked until the broker ends")
 
 
-@vault.command()
-@click.option("--json", "as_json", is_flag=True)
+@vault.command(short_help="Change the passphrase; what is in it stays.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def change(as_json: bool) -> None:
     """Change the passphrase; what is in the vault stays, an unlocked broker stays unlocked.
 
@@ -83,7 +83,7 @@ def _vault_state(places: paths.Paths) -> str:
     except BrokerUnreachable as error:
         raise BrokerUnreachable(
             "no broker runs, so there is nothing to unlock the vault for",
-            hint="start it with: jackin-broker serve",
+            hint=START_HINT,
         ) from error
     assert isinstance(reply, op.StatusReport)
     if reply.vault == "none":

@@ -15,7 +15,7 @@ from ..bindings import Binding, Delivery, EnvSource, Redact, ValueSource
 from ..patterns import Rest, compile_argv, compile_name
 from ..policy import Action, Rule, has_ended
 from ..protocol import StdinKind, Target
-from .model import CapsuleConfig, CapsuleKind, Config, HomeKind
+from .model import BrokerSettings, CapsuleConfig, CapsuleKind, Config, HomeKind, PickerKind
 
 # Programs that run whatever their arguments, their input or the project's files say.
 _INTERPRETERS: Final = frozenset(
@@ -44,7 +44,7 @@ _OP_SCHEME: Final = "op://"
 def warnings(config: Config, *, today: date | None = None) -> list[str]:
     """What the operator should know of this configuration, a line each."""
     now = datetime.now().astimezone() if today is None else today
-    lines = [*_of_entries("env", config.bindings)]
+    lines = [*_of_broker(config.broker), *_of_entries("env", config.bindings)]
     for name, capsule in config.capsules.items():
         path = f"capsules.{name}"
         lines += (f"{path}{words}" for words in _of_capsule(capsule))
@@ -58,6 +58,13 @@ def is_interpreter(program: str) -> bool:
     """Whether a program of this name runs what it is told to run."""
     name = program.rpartition("/")[2]
     return name in _INTERPRETERS or _VERSION_SUFFIX.sub("", name) in _INTERPRETERS
+
+
+def _of_broker(broker: BrokerSettings) -> Iterator[str]:
+    if broker.picker is not PickerKind.ATTACH:
+        yield f"broker.picker: {broker.picker.value!r} is not in this version, nothing pops up"
+    if broker.notify:
+        yield "broker.notify: is not in this version, nobody is told"
 
 
 def _of_entries(path: str, entries: Mapping[str, Binding]) -> Iterator[str]:

@@ -14,8 +14,6 @@ schema = 1
 [broker]
 # Where keyring entries are read: auto, secret-service, macos, kwallet or vault.
 #keyring = "auto"
-# How you meet a request: attach (in the picker's own terminal) or tmux-popup.
-#picker = "attach"
 # What a request gets while nobody is attached: deny (at once) or wait.
 #no_operator = "deny"
 
@@ -31,7 +29,7 @@ schema = 1
 # Known to the agent from the start:
 #PUBLIC_ENDPOINT = "https://api.example.com"
 
-# A capsule is where an agent lives. Start it with: jackin-broker launch --runtime bwrap
+# A capsule is where an agent lives. Start one with: jackin-broker launch --runtime bwrap -- bash
 #[capsules.web]
 # none (no boundary, for trying things) or bwrap.
 #kind = "bwrap"

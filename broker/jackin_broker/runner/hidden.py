@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..passphrase import PASSPHRASE_FILE_VARIABLE
+
 # Where sockets that can act as the operator live by convention; /tmp and /run are emptied
 # anyway, but a project may lie, and so be shown, around one of these.
 _USUAL_PLACES = (
@@ -48,9 +50,10 @@ def hidden_from(trust_roots: Iterable[str | Path], environ: Mapping[str, str]) -
 
 
 def _session_sockets(environ: Mapping[str, str]) -> list[str]:
-    """The paths that this session's variables name."""
+    """The paths that this session's variables name: sockets, and files with secrets."""
     found = [environ.get(name, "") for name in ("SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "XAUTHORITY")]
     found.append(environ.get("GNOME_KEYRING_CONTROL", ""))
+    found.append(environ.get(PASSPHRASE_FILE_VARIABLE, ""))
     found.append(environ.get("TMUX", "").partition(",")[0])
     found.append(environ.get("DOCKER_HOST", "").removeprefix("unix://"))
     for address in environ.get("DBUS_SESSION_BUS_ADDRESS", "").split(";"):
