@@ -85,6 +85,7 @@ class Daemon:
         self._log_handler = open_log(self.paths.log_file)
         self._registry = CapsuleRegistry()
         self._doorways: dict[str, Doorway] = {}
+        self._retired: list[Doorway] = []  # closed to newcomers, what runs behind them goes on
         self._server: OperatorServer | None = None
         self._vault = Vault(self.paths.vault_file)
         desk = Desk(_desk_limits(config))
@@ -127,7 +128,8 @@ class Daemon:
         """End what runs, deny what waits, take the sockets away."""
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
-                await asyncio.gather(*(door.close() for door in self._doorways.values()))
+                doors = (*self._doorways.values(), *self._retired)
+                await asyncio.gather(*(door.close() for door in doors))
         except TimeoutError:
             _log.error("not every session ended within %g s", STOP_LIMIT_S)
         for capsule in self._registry:
@@ -229,7 +231,7 @@ class Daemon:
         binding = config.entries_of(capsule).get(name)
         if binding is None:
             raise ConfigError(
-                f"env.{name}: there is no such binding", hint="see: jackin-broker credential list"
+                f"env.{name}: the broker has no such binding yet", hint="jackin-broker reload"
             )
         credentials = await self._services.resolver.resolve([binding])
         try:
@@ -292,7 +294,9 @@ class Daemon:
         binaries = self._pin(config)
         change = self._registry.configure(config.capsules, binaries)
         for capsule in change.removed:
-            self._doorways.pop(capsule.name).stop_listening()
+            door = self._doorways.pop(capsule.name)
+            door.stop_listening()
+            self._retired.append(door)
             self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
         for capsule in change.added:
             listener = doorways.open_doorway(capsule.name, capsule.uids, self.paths)

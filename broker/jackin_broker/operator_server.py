@@ -20,7 +20,7 @@ from . import __version__
 from . import operator_protocol as op
 from .approvals import Approvals
 from .desk import Decision, DecisionRefused
-from .errors import DenialCode, JackinError, PeerProtocolError, Refusal
+from .errors import DenialCode, JackinError, LocalProtocolError, PeerProtocolError, Refusal
 from .frames import DataFrame, Frame, FrameDecoder, message_frame
 from .peer import check_operator
 
@@ -30,6 +30,11 @@ _log = logging.getLogger(__name__)
 # hangs longer than this is better restarted.
 UNREAD_MAX_BYTES: Final = 32 * 1024 * 1024
 READ_BYTES: Final = 64 * 1024
+_TOO_LONG: Final = (
+    DenialCode.INTERNAL_ERROR.value,
+    "what is asked for is too long to send",
+    "deny some of what waits: jackin-broker requests --follow, jackin-broker decide",
+)
 # Which clients can answer a prompt, so that `no_operator` does not apply.
 COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})
 
@@ -138,7 +143,12 @@ class _Client:
             _log.warning("an operator's client does not read, dropped")
             self._writer.transport.abort()
             return
-        self._writer.write(_frame(message))
+        try:
+            self._writer.write(_frame(message))
+        except LocalProtocolError:
+            _log.exception("a message to an operator is too long")
+            if isinstance(message, op.Reply):
+                self._writer.write(_frame(op.Failed(message.seq, *_TOO_LONG)))
 
     def end(self) -> None:
         """Close once what is queued has left."""

@@ -387,3 +387,19 @@ def test_a_sigint_to_the_shim_reaches_the_command_once(bench: Bench) -> None:
         child.send_signal(signal.SIGINT)
         done = finish(child)
     assert (done.returncode, done.stdout) == (5, b"caught\n")
+
+
+def test_a_capsule_that_a_reload_removes_keeps_what_runs_and_takes_nothing_new(
+    bench: Bench,
+) -> None:
+    with bench.agent.running("sh", "-c", "echo begun; read line; echo $line", stdin=-1) as child:
+        bench.broker.approve(bench.broker.wait_for_request()["id"])
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"begun\n"
+        text = bench.broker.config_file.read_text()
+        bench.broker.write_config(text.replace("capsules.web", "capsules.other"))
+        assert bench.broker.run("reload").returncode == 0
+        assert bench.agent.run("true").returncode == 126
+        out, _ = child.communicate(b"still here\n", timeout=20)
+    assert out == b"still here\n"
+    assert bench.broker.stop() == 0

@@ -79,7 +79,7 @@ def launch(
         launcher = _launcher(ready)
         plan = _plan(launcher, ready, uid, command, has_network=not no_network)
         if not quiet:
-            _say_what_is_open(ready)
+            _say_what_is_open(ready, command[0])
         return run(launcher, plan, session.record_init, session)
     finally:
         session.close()
@@ -217,7 +217,7 @@ def _plan(
     )
 
 
-def _say_what_is_open(ready: CapsuleReady) -> None:
+def _say_what_is_open(ready: CapsuleReady, program: str) -> None:
     """What the agent in this capsule can reach, in a few lines on stderr."""
     click.echo(f"jackin-broker: capsule {ready.name} ({ready.kind})", err=True)
     if ready.kind == CapsuleKind.NONE.value:
@@ -230,3 +230,9 @@ def _say_what_is_open(ready: CapsuleReady) -> None:
     ):
         if names := ready.env.get(key):
             click.echo(f"jackin-broker: {names.replace(',', ', ')}: {words}", err=True)
+    if program in ready.env.get("JACKIN_HOST_BINARIES", "").split(","):
+        click.echo(
+            f"jackin-broker: warning: {program} is a host binary, so this asks for it on the host; "
+            "give its path for the capsule's own",
+            err=True,
+        )
