@@ -91,7 +91,7 @@ class Output:
         self._stop_watching(stream)
         if self._redactors[stream].held_bytes and not self._is_withheld:
             self._silences[stream] = self._loop.call_later(
-                SILENCE_S, self._redact, stream, lambda redactor: redactor.idle()
+                SILENCE_S, self._redact, stream, Redactor.idle
             )
 
     def _stop_watching(self, stream: Stream) -> None:

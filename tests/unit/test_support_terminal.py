@@ -31,12 +31,12 @@ def test_the_screen_shows_what_the_program_drew() -> None:
 def test_keys_resize_and_exit_status_arrive() -> None:
     source = """
         import os, signal, sys, tty
+        def say(*words): os.write(1, b" ".join(str(w).encode() for w in words) + b"\\r\\n")
         tty.setraw(0)
-        def tell(*_): print("now", *os.get_terminal_size(), end="\\r\\n", flush=True)
-        signal.signal(signal.SIGWINCH, tell)
-        print("ready", end="\\r\\n", flush=True)
+        signal.signal(signal.SIGWINCH, lambda *_: say("now", *os.get_terminal_size()))
+        say("ready")
         while (key := os.read(0, 16)) != b"q":
-            print("key", key, end="\\r\\n", flush=True)
+            say("key", key)
         sys.exit(7)
     """
     with terminal(python(source), env=ENV) as run:
