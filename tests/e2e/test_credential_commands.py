@@ -376,6 +376,8 @@ def test_a_running_broker_is_unlocked_and_does_the_checking(tmp_path: Path) -> N
         checked = running.run("credential", "check")
         assert checked.returncode == 0, checked.stdout
         assert "the running broker" in checked.stderr
+        running.run("credential", "add", "NEWER", "--from-stdin", stdin=value)
+        assert "hint: jackin-broker reload" in running.run("credential", "check", "NEWER").stdout
         held = [path.read_bytes() for path in running.folder.rglob("*") if path.is_file()]
         assert all(value.encode() not in content for content in held)
         assert all(vault_passphrase().encode() not in content for content in held)

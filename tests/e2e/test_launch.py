@@ -288,6 +288,8 @@ def test_the_banner_says_what_was_opened(served: Broker) -> None:
     assert "web (bwrap)" in done.stderr
     assert "LENT: may be lent" in done.stderr
     assert "true, uname: may run on the host and do anything their arguments ask" in done.stderr
+    assert "warning: true is a host binary, so this asks for it on the host" in done.stderr
+    assert "warning" not in served.run("launch", "--", "/bin/true").stderr
 
 
 @pytest.fixture

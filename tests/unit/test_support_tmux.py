@@ -22,17 +22,16 @@ def test_keys_go_in_and_the_screen_comes_out() -> None:
         run.wait_for(r"^got a; b\.")
 
 
-def test_the_screen_outlives_the_program_and_the_server_ends() -> None:
-    with tmux(["sh", "-c", "echo last words; exit 3"], env=ENV) as run:
-        assert run.wait_ended() == 3
-        run.wait_for(r"\Alast words")
-        pid = int(run.call("display-message", "-p", "#{pid}"))
-        assert is_running(pid)
-    wait_until(lambda: not is_running(pid), "the server is gone")
+def test_the_server_and_its_program_end_with_the_block() -> None:
+    with tmux(["sh", "-c", "echo words; exec sleep 600"], env=ENV) as run:
+        run.wait_for(r"\Awords")
+        pids = [int(run.call("display-message", "-p", name)) for name in ("#{pid}", "#{pane_pid}")]
+        assert all(is_running(pid) for pid in pids)
+    wait_until(lambda: not any(is_running(pid) for pid in pids), "server and program are gone")
 
 
 def test_a_wait_that_fails_shows_the_screen() -> None:
-    with tmux(["echo", "only this"], env=ENV) as run:
+    with tmux(["sh", "-c", "echo only this; exec sleep 600"], env=ENV) as run:
         run.wait_for("only this")
         with pytest.raises(AssertionError, match=r"(?s)not within 0.2 s.*only this"):
             run.wait_for("never", limit_s=0.2)
