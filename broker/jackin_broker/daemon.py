@@ -272,6 +272,8 @@ class Daemon:
         """Raise ConfigError for what only this machine can tell is wrong."""
         for capsule in config.capsules.values():
             configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
+            is_construct = "construct" in capsule.compat
+            configuration.run_limit_s(config.limits, self._environ, is_construct=is_construct)
 
     def _pin(self, config: Config) -> dict[str, dict[str, identity.PinnedBinary]]:
         """Every listed binary, found and pinned, by capsule.

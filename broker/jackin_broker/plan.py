@@ -66,7 +66,8 @@ class Plan:
     def spec(self, prepared: Prepared, config: Config, environ: Mapping[str, str]) -> RunSpec:
         """What the runner is told, once the values are there."""
         limits = config.limits
-        longest = run_limit_s(limits, environ)
+        is_construct = "construct" in self.capsule.config.compat
+        longest = run_limit_s(limits, environ, is_construct=is_construct)
         wanted = self.message.timeout_s
         env = child_environment(
             operator=environ,

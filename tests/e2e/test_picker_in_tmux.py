@@ -155,8 +155,9 @@ def test_a_killed_picker_decides_nothing_and_another_goes_on(broker: OperatorPla
     broker.ask(a_request())
     with pane(broker) as screen:
         screen.wait_for("● ready")
-        os.kill(child_of_pane(screen), signal.SIGKILL)
-        screen.wait_ended()
+        pid = child_of_pane(screen)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not is_running(pid), "the picker is gone", limit_s=5)
     assert broker.is_undecided
     with pane(broker) as screen:
         screen.wait_for("● ready")

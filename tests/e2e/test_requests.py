@@ -403,3 +403,20 @@ def test_a_capsule_that_a_reload_removes_keeps_what_runs_and_takes_nothing_new(
         out, _ = child.communicate(b"still here\n", timeout=20)
     assert out == b"still here\n"
     assert bench.broker.stop() == 0
+
+
+def test_the_environment_limits_how_long_a_command_runs(short_tmp: Path) -> None:
+    text = """schema = 1
+[capsules.web]
+kind = "none"
+host_binaries = ["sleep"]
+[capsules.web.binaries.sleep]
+confine = false
+[[rules]]
+action = "allow"
+argv = ["sleep", "*"]
+"""
+    with broker(text, env={"JACKIN_EXEC_TIMEOUT": "0.5"}) as made:
+        done = Agent(made, "web", short_tmp).run("sleep", "600")
+        assert done.returncode == 124
+        assert made.audit()[-1]["ended_by"] == "time_limit"

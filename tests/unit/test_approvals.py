@@ -196,3 +196,38 @@ def test_a_thousand_requests_leave_at_most_the_limit_and_the_rest_is_told_at_onc
         assert len(approvals.desk.waiting()) == 32
 
     play(scene)
+
+
+def test_when_the_last_operator_leaves_for_good_what_waits_is_denied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jackin_broker.approvals.OPERATOR_GRACE_S", 0.05)
+
+    async def scene(approvals: Approvals) -> None:
+        leave = approvals.listen(lambda _: None, counts=True)
+        entry = approvals.ask(a_request("a"))
+        leave()
+        with pytest.raises(Refusal) as refused:
+            await approvals.answer(entry)
+        assert refused.value.code is DenialCode.NO_OPERATOR
+
+    play(scene)
+
+
+def test_an_operator_who_comes_back_in_time_still_has_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jackin_broker.approvals.OPERATOR_GRACE_S", 0.05)
+
+    async def scene(approvals: Approvals) -> None:
+        leave = approvals.listen(lambda _: None, counts=True)
+        entry = approvals.ask(a_request("a"))
+        waiter = asyncio.ensure_future(approvals.answer(entry))
+        leave()
+        told(approvals)
+        await asyncio.sleep(0.2)
+        assert not waiter.done()
+        approvals.decide(answer(entry.view))
+        assert (await waiter).approve
+
+    play(scene)

@@ -13,6 +13,8 @@ import pytest
 from jackin_broker import paths
 from jackin_broker.audit import Audit
 from jackin_broker.cli import EXIT_ERROR, EXIT_USAGE, run
+from jackin_broker.cli.hidden_prompt import new_vault_passphrase
+from jackin_broker.errors import JackinError
 
 
 @pytest.fixture
@@ -93,3 +95,15 @@ def test_an_export_without_a_record_makes_no_file(
     assert run(["audit", "export", "--output", str(target)]) == EXIT_ERROR
     assert "there is no record yet" in last_lines(capsys)[0]
     assert not target.exists()
+
+
+def test_a_vault_gets_no_passphrase_that_is_soon_guessed(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phrase = short_tmp / "phrase"
+    phrase.touch(mode=0o600)
+    phrase.write_text("seven77\n")
+    with pytest.raises(JackinError, match="fewer than 8"):
+        new_vault_passphrase({"JACKIN_VAULT_PASSPHRASE_FILE": str(phrase)})
+    phrase.write_text("eight888\n")
+    assert new_vault_passphrase({"JACKIN_VAULT_PASSPHRASE_FILE": str(phrase)}) == "eight888"

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import click
 
 from ..errors import JackinError
 from ..passphrase import PASSPHRASE_FILE_VARIABLE, from_file
+
+# Whoever copies the key file can try passphrases at home, about one a second; fewer characters
+# than this fall in days.
+PASSPHRASE_MIN_CHARS: Final = 8
 
 
 def ask_hidden(question: str, *, confirm: bool, without_terminal: str) -> str:
@@ -52,9 +57,15 @@ def new_vault_passphrase(
 
     Raises: JackinError.
     """
-    return from_file(environ, variable) or ask_hidden(
+    passphrase = from_file(environ, variable) or ask_hidden(
         "new vault passphrase", confirm=True, without_terminal=_name_a_file(variable)
     )
+    if len(passphrase) < PASSPHRASE_MIN_CHARS:
+        raise JackinError(
+            f"the passphrase has fewer than {PASSPHRASE_MIN_CHARS} characters",
+            hint="a few words that only you would put together are long and easy to keep",
+        )
+    return passphrase
 
 
 def _name_a_file(variable: str = PASSPHRASE_FILE_VARIABLE) -> str:
