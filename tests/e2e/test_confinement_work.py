@@ -191,6 +191,7 @@ sys.exit(ended.exit_code)
 
 def test_a_plain_uid_is_confined_as_well(open_tmp: Path) -> None:
     """The operator is not root; nothing here may need more than a user has."""
+    real.require_root()
     interpreter = os.path.realpath(sys.executable)
     if not is_passable(Path(interpreter)):
         real.missing(f"a second uid cannot run {interpreter}: use the system's Python")

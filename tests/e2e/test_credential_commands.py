@@ -217,7 +217,8 @@ def test_two_answers_that_differ_are_asked_for_again(operator: Operator) -> None
         screen.type(f"{value}\r")
         screen.wait_for("^value of A again:$")
         screen.type(f"{value}x\r")
-        screen.wait_for("^the two differ: type it again, twice$")
+        # What is typed before the question is there would be shown, and thrown away.
+        screen.wait_for("^the two differ: type it again, twice\nvalue of A:$")
         screen.type(f"{value}\r")
         screen.wait_until(lambda: screen.text.count("again:") == 2, "it is asked for again")
         screen.type(f"{value}\r")

@@ -95,9 +95,12 @@ def short_directory(mode: int = 0o700) -> Generator[Path]:
 
 def remove_tree(path: Path) -> None:
     """Remove a directory that a test made, also where it took its own permissions away."""
-    for folder, _, _ in os.walk(path):
-        if not os.path.islink(folder) and os.stat(folder).st_uid == os.geteuid():
-            os.chmod(folder, stat.S_IRWXU)
+    path.chmod(stat.S_IRWXU)
+    for folder, names, _ in os.walk(path):
+        for name in names:  # before the walk goes down into it
+            below = os.path.join(folder, name)
+            if not os.path.islink(below) and os.stat(below).st_uid == os.geteuid():
+                os.chmod(below, stat.S_IRWXU)
     shutil.rmtree(path)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.real import end_process, first_line, require_bwrap, wait_until
+from support.real import end_process, first_line, require_bwrap, require_root, wait_until
 from support.scripted_broker import (
     CAPSULE_ROOM,
     WAIT_S,
@@ -126,6 +126,7 @@ def test_it_cannot_be_read_by_its_own_uid(shims: ShimPrograms) -> None:
 
 def test_the_control_socket_stays_with_init(shims: ShimPrograms) -> None:
     """The agent inherits 0, 1 and 2, nothing else; the channel lives as long as init."""
+    require_root()  # nobody else may look at the descriptors of a process that is not dumpable
     ours, theirs = socket.socketpair()
     ours.settimeout(WAIT_S)
     program = shims.program(NAME)

@@ -23,7 +23,7 @@ from jackin_broker.config import CapsuleConfig, CapsuleKind
 from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.processes import ProcessGone, lineage, opened
 from support.namespaces import InNamespace, in_namespace
-from support.real import END_GRACE_S, SYSTEM_PYTHON, wait_until
+from support.real import END_GRACE_S, SYSTEM_PYTHON, require_root, wait_until
 
 OWN = os.geteuid()
 
@@ -135,6 +135,7 @@ def test_a_process_of_our_uid_outside_the_capsule_is_refused(door: socket.socket
 
 def _enter(made: InNamespace) -> list[str]:
     """The argv that runs a program in the namespace of `made` and outside its line of descent."""
+    require_root()
     return ["nsenter", f"--target={made.pid}", "--user", "--preserve-credentials", "--pid", "--"]
 
 

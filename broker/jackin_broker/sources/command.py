@@ -61,7 +61,9 @@ async def output_of(argv: tuple[str, ...], env: Mapping[str, str], lookup: Looku
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its arguments cannot be passed"
         raise lookup.fault(
-            SourceFault.UNAVAILABLE, f"{argv[0]} cannot be started: {reason}"
+            SourceFault.UNAVAILABLE,
+            f"{argv[0]} cannot be started: {reason}",
+            hint="try it in a terminal, and write its whole path",
         ) from error
     output, status = await _finish(process)
     if len(output) >= _OUTPUT_MAX_BYTES:
