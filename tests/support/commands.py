@@ -102,8 +102,8 @@ def workdir_at(path: Path, *, root: Path | None = None, read_only: bool = False)
     return WorkDir(
         os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
         host_path=os.fsencode(here),
-        capsule_path=b"/work",
-        mount=Mount("/work", top, read_only),
+        capsule_path=b"/space",
+        mount=Mount("/space", top, read_only),
         below=tuple(part for part in below.split(b"/") if part != b"."),
         is_agent_writable=not read_only,
     )

@@ -145,10 +145,10 @@ def test_capsule_paths_are_made_absolute_normal_and_free_of_links(private_home: 
         """
         [capsules.web]
         kind = "bwrap"
-        mounts = [{ capsule = "/work//app/", host = "~/src/app", read_only = true }]
+        mounts = [{ capsule = "/space//app/", host = "~/src/app", read_only = true }]
         """
     )
-    expected = Mount("/work/app", os.path.realpath(private_home / "real" / "app"), True)
+    expected = Mount("/space/app", os.path.realpath(private_home / "real" / "app"), True)
     assert loaded.capsules["web"].mounts == (expected,)
 
 

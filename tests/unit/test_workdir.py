@@ -34,8 +34,8 @@ class Layout:
             kind=CapsuleKind.BWRAP,
             uids=(1000,),
             mounts=(
-                Mount("/work", str(self.app)),
-                Mount("/work/docs", str(self.docs), read_only=True),
+                Mount("/space", str(self.app)),
+                Mount("/space/docs", str(self.docs), read_only=True),
             ),
         )
 
@@ -65,16 +65,16 @@ def layout(private_home: Path) -> Iterator[Layout]:
 @pytest.mark.parametrize(
     ("cwd", "expected"),
     [
-        ("/work", "src/app"),
-        ("/work/", "src/app"),
-        ("//work//.//sub/", "src/app/sub"),
-        ("/work/sub/deep", "src/app/sub/deep"),
-        ("/work/sub/../sub", "src/app/sub"),
-        ("/elsewhere/../work/sub", "src/app/sub"),
-        ("/../work", "src/app"),
-        ("/work/docs", "docs"),
-        ("/work/docs/de", "docs/de"),
-        ("/work/docs/..", "src/app"),
+        ("/space", "src/app"),
+        ("/space/", "src/app"),
+        ("//space//.//sub/", "src/app/sub"),
+        ("/space/sub/deep", "src/app/sub/deep"),
+        ("/space/sub/../sub", "src/app/sub"),
+        ("/elsewhere/../space/sub", "src/app/sub"),
+        ("/../space", "src/app"),
+        ("/space/docs", "docs"),
+        ("/space/docs/de", "docs/de"),
+        ("/space/docs/..", "src/app"),
     ],
 )
 def test_path_under_a_mount_is_the_directory_behind_it(
@@ -96,36 +96,36 @@ def test_path_under_a_mount_is_the_directory_behind_it(
 
 @pytest.mark.parametrize(
     "cwd",
-    ["", "work", "/", "/workshop", "/work/..", "/work/../../etc", "/etc", "/work/sub/../../x"],
+    ["", "space", "/", "/spaceship", "/space/..", "/space/../../etc", "/etc", "/space/sub/../../x"],
 )
 def test_path_under_no_mount_is_refused(layout: Layout, cwd: str) -> None:
     """DESIGN §9: unmapped is denied by default; CASES 3f: reject escapes, never fall back."""
     refusal = layout.refusal(cwd)
     assert "is under no mount of capsule 'web'" in str(refusal)
-    assert refusal.hint == "run it from a directory under /work, /work/docs"
+    assert refusal.hint == "run it from a directory under /space, /space/docs"
 
 
 def test_what_is_not_a_directory_is_refused_with_its_reason(layout: Layout) -> None:
     """The words say which of the usual mistakes it is."""
     (layout.app / "file").touch()
     os.mkfifo(layout.app / "fifo")
-    assert "does not exist" in str(layout.refusal("/work/nowhere"))
-    assert "is not a directory" in str(layout.refusal("/work/file"))
-    assert "is not a directory" in str(layout.refusal("/work/fifo"))
-    assert "is not a directory" in str(layout.refusal("/work/file/x"))
+    assert "does not exist" in str(layout.refusal("/space/nowhere"))
+    assert "is not a directory" in str(layout.refusal("/space/file"))
+    assert "is not a directory" in str(layout.refusal("/space/fifo"))
+    assert "is not a directory" in str(layout.refusal("/space/file/x"))
 
 
 def test_links_that_stay_inside_lead_where_the_agent_sees_them_lead(layout: Layout) -> None:
     """An absolute link is a path of the capsule, not of the host."""
     (layout.app / "here").symlink_to("sub/deep")
     (layout.app / "sub" / "up").symlink_to("../sub/../here")
-    (layout.app / "absolute").symlink_to("/work/sub")
-    (layout.app / "across").symlink_to("/work/docs/de")
+    (layout.app / "absolute").symlink_to("/space/sub")
+    (layout.app / "across").symlink_to("/space/docs/de")
     for cwd, wanted in (
-        ("/work/here", "src/app/sub/deep"),
-        ("/work/sub/up/", "src/app/sub/deep"),
-        ("/work/absolute/deep", "src/app/sub/deep"),
-        ("/work/across", "docs/de"),
+        ("/space/here", "src/app/sub/deep"),
+        ("/space/sub/up/", "src/app/sub/deep"),
+        ("/space/absolute/deep", "src/app/sub/deep"),
+        ("/space/across", "docs/de"),
     ):
         with layout.open(cwd) as workdir:
             assert workdir.host_path == os.fsencode(layout.root / wanted), cwd
@@ -143,17 +143,17 @@ def test_links_that_lead_out_are_refused(layout: Layout) -> None:
     }
     for name, target in targets.items():
         (layout.app / name).symlink_to(target)
-        layout.refusal(f"/work/{name}")
-        layout.refusal(f"/work/{name}/sub")
-    assert "too many links" in str(layout.refusal("/work/self"))
-    assert "leads out of its mount" in str(layout.refusal("/work/relative"))
+        layout.refusal(f"/space/{name}")
+        layout.refusal(f"/space/{name}/sub")
+    assert "too many links" in str(layout.refusal("/space/self"))
+    assert "leads out of its mount" in str(layout.refusal("/space/relative"))
 
 
 def test_links_that_name_each_other_across_mounts_end(layout: Layout) -> None:
     """Absolute links begin the mapping anew; their number is counted all the same."""
-    (layout.app / "ping").symlink_to("/work/docs/pong")
-    (layout.docs / "pong").symlink_to("/work/ping")
-    assert "too many links" in str(layout.refusal("/work/ping"))
+    (layout.app / "ping").symlink_to("/space/docs/pong")
+    (layout.docs / "pong").symlink_to("/space/ping")
+    assert "too many links" in str(layout.refusal("/space/ping"))
 
 
 def test_mount_whose_directory_became_a_link_is_refused(layout: Layout) -> None:
@@ -169,7 +169,7 @@ def test_mount_whose_directory_became_a_link_is_refused(layout: Layout) -> None:
 
 def test_directory_stays_the_one_that_was_opened(layout: Layout) -> None:
     """DESIGN §9: held from asking to spawning, whatever takes its name."""
-    with layout.open("/work/sub") as workdir:
+    with layout.open("/space/sub") as workdir:
         (layout.app / "sub").rename(layout.app / "old")
         (layout.app / "sub").symlink_to(layout.out)
         assert os.path.samestat(os.fstat(workdir.fd), (layout.app / "old").stat())
@@ -177,11 +177,11 @@ def test_directory_stays_the_one_that_was_opened(layout: Layout) -> None:
 
 def test_agent_can_write_where_any_of_its_mounts_can(layout: Layout) -> None:
     """A directory that is read-only here and writable there is writable."""
-    assert layout.is_writable("/work/sub")
-    assert not layout.is_writable("/work/docs/de")
+    assert layout.is_writable("/space/sub")
+    assert not layout.is_writable("/space/docs/de")
     twice = (*layout.capsule.mounts, Mount("/rw", str(layout.docs / "de")))
-    assert layout.is_writable("/work/docs/de", mounts=twice)
-    assert layout.is_writable("/work/docs", mounts=twice)
+    assert layout.is_writable("/space/docs/de", mounts=twice)
+    assert layout.is_writable("/space/docs", mounts=twice)
 
 
 def test_fallback_is_used_only_when_configured_and_says_so(layout: Layout) -> None:
@@ -193,7 +193,7 @@ def test_fallback_is_used_only_when_configured_and_says_so(layout: Layout) -> No
         assert not workdir.is_agent_writable
     with layout.open("", unmapped_cwd=UnmappedCwd.FALLBACK) as workdir:
         assert workdir.host_path == os.fsencode(os.getcwd())
-    layout.refusal("/work/nowhere", **changes)
+    layout.refusal("/space/nowhere", **changes)
     shutil.rmtree(layout.out)
     assert "fallback directory" in str(layout.refusal("/etc", **changes))
 
@@ -255,7 +255,7 @@ def test_swapping_a_directory_for_a_link_never_leads_outside(layout: Layout) -> 
     try:
         for _ in range(RACES):
             try:
-                workdir = layout.open("/work/v/sub")
+                workdir = layout.open("/space/v/sub")
             except Refusal:
                 refused += 1
                 continue
@@ -283,14 +283,14 @@ def test_a_directory_of_any_depth_takes_few_descriptors(layout: Layout) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (DEPTH_MAX + 64, hard))
     try:
-        refusal = layout.refusal("/work" + "/d" * levels)
+        refusal = layout.refusal("/space" + "/d" * levels)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert "too deep" in str(refusal)
-    layout.open("/work" + "/d" * DEPTH_MAX).close()
+    layout.open("/space" + "/d" * DEPTH_MAX).close()
     shutil.rmtree(layout.app / "d")
 
 
 def test_a_path_that_the_kernel_would_not_take_is_not_walked(layout: Layout) -> None:
     """Neither is it resolved as text: a megabyte of `a/../` is a path too."""
-    assert "too long" in str(layout.refusal("/work/" + "sub/../" * (PATH_MAX_BYTES // 7)))
+    assert "too long" in str(layout.refusal("/space/" + "sub/../" * (PATH_MAX_BYTES // 7)))
