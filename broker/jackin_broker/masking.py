@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .bindings import Binding, Credential, Delivery, Redact, ValueSource
-from .errors import DenialCode, Refusal
+from .errors import DenialCode, JackinError, Refusal
 from .redact import needles
 
 
@@ -48,9 +48,16 @@ def check_redactable(credentials: Iterable[Credential]) -> None:
 
 
 def needles_of(credentials: Iterable[Credential]) -> needles.NeedleSet:
-    """The needles of one command."""
-    return needles.build(
-        (credential.binding.name, credential.reveal(), credential.binding.redact)
-        for credential in credentials
-        if has_needles(credential.binding)
-    )
+    """The needles of one command.
+
+    Raises: JackinError without a cause: what failed could quote a value in its message.
+    """
+    try:
+        return needles.build(
+            (credential.binding.name, credential.reveal(), credential.binding.redact)
+            for credential in credentials
+            if has_needles(credential.binding)
+        )
+    except Exception as error:  # the command has not started: this becomes a denial
+        kind = type(error).__name__
+    raise JackinError(f"the needles of the command could not be made ({kind})")

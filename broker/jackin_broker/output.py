@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Final
 
@@ -107,8 +108,11 @@ class Output:
         try:
             clean = work(redactor)
             misses = redactor.take_near_misses()
-        except Exception:  # data must not stop us, and what is not redacted is not passed on
-            _log.exception("redaction failed, the rest of the output is withheld")
+        except Exception as error:  # data must not stop us; what is not redacted stays here
+            # Its message could quote what was looked for, so only its kind and place are told.
+            place = "".join(traceback.format_tb(error.__traceback__))
+            kind = type(error).__name__
+            _log.error("redaction failed (%s), the rest of the output is withheld\n%s", kind, place)
             self._withhold(EndedBy.INTERNAL_ERROR, "the output could not be redacted")
             return
         self._pass_on(stream, clean)

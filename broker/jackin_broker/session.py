@@ -189,7 +189,8 @@ class Session:
             )
         )
         decision = await self._while_there(approvals.answer(entry))
-        self._services.suspicion.trust_again(decision.bindings)
+        # Only what was shown with the warning: guesses may have come while this one waited.
+        self._services.suspicion.trust_again(plan.suspended.intersection(decision.bindings))
         await self._trail.decided("operator", decision.bindings, entry.digest, self._why)
         return decision.bindings
 

@@ -139,6 +139,21 @@ def test_a_suspended_binding_is_asked_with_a_warning_and_an_approval_trusts_it_a
     assert agent.run("cat", stdin=b"x").stdout == b"x"
 
 
+def test_an_approval_that_was_shown_no_warning_trusts_nothing_again(
+    made: tuple[Broker, Agent, str],
+) -> None:
+    """The guesses came while the request waited: whoever answered it had not read of them."""
+    running, agent, token = made
+    with agent.running("cat", "-u", stdin=subprocess.PIPE) as waiting:
+        request = running.wait_for_request()
+        with agent.running("cat", stdin=subprocess.PIPE) as child:
+            _recover(child, token)
+            finish(child)
+        running.approve(request["id"], "TOKEN")
+        assert _echo(waiting, "well\n") == b"well\n"
+        assert any("TOKEN" in notice for notice in running.ask("status")["notices"])
+
+
 def test_work_that_prints_the_value_often_is_no_guessing(
     made: tuple[Broker, Agent, str], short_tmp: Path
 ) -> None:

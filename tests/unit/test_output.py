@@ -143,7 +143,7 @@ def test_what_is_kept_without_streaming_is_bounded() -> None:
 
 
 def test_what_cannot_be_redacted_is_withheld_and_the_command_ends(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CASES 3a: a redactor that died on data must not let the rest pass (screenpipe#4139)."""
     left: list[EndedBy] = []
@@ -152,7 +152,7 @@ def test_what_cannot_be_redacted_is_withheld_and_the_command_ends(
         left.append(ended_by)
 
     def fail(_self: Redactor, _data: bytes) -> NoReturn:
-        raise RuntimeError("cannot read this")
+        raise KeyError(VALUE)  # what fails may name what it looked for
 
     async def scene(output: Output) -> None:
         output.output(Stream.STDOUT, b"before\n")
@@ -166,3 +166,5 @@ def test_what_cannot_be_redacted_is_withheld_and_the_command_ends(
     _, frames = play(scene, streams=True)
     assert bytes_of(frames, Stream.STDOUT) == b"before\n"
     assert left[0] is EndedBy.INTERNAL_ERROR
+    assert "KeyError" in caplog.text
+    assert VALUE not in caplog.text
