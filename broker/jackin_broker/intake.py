@@ -8,7 +8,8 @@ process does, whichever is noticed first.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from . import protocol
 from .connection import CapsuleConnection
@@ -20,6 +21,8 @@ from .runner.running import Running
 
 # Credit is given back in pieces of a data frame, so that messages stay few.
 CREDIT_STEP_BYTES: Final = protocol.DATA_FRAME_MAX_BYTES // 2
+
+T = TypeVar("T")
 
 
 class CallerGone(Exception):
@@ -68,6 +71,22 @@ class Intake:
                 future.exception()
             else:
                 future.cancel()
+
+    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, unless the caller goes away first; then it is cancelled.
+
+        Raises: CallerGone, and whatever `work` raises.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            await either(task, self.gone)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self.gone.done() and task.cancelled():
+            raise self.gone.result()
+        return task.result()
 
     # --- before the run -----------------------------------------------------------------
 

@@ -13,34 +13,26 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from . import policy, protocol
-from .bindings import Binding, Credential
 from .capsules import Capsule
 from .connection import CapsuleConnection
-from .deliveries import Prepared, check_supported, prepare
 from .desk import Entry
-from .errors import DenialCode, PeerProtocolError, Refusal, SourceError
+from .errors import DenialCode, PeerProtocolError, Refusal
 from .examine import Asked, asked_by, examine
-from .frames import Stream
-from .intake import CallerGone, Intake, either
-from .masking import check_redactable, needles_of
+from .execution import Execution
+from .intake import CallerGone, Intake
 from .operator_protocol import FINAL_STATES, RequestState
-from .output import Output
 from .peer import Caller
-from .plan import Plan, recheck
+from .plan import Plan
 from .protocol import (
     EXIT_NOT_RUN,
     Ask,
-    EndedBy,
     Error,
     ExecCommand,
     ExecDenied,
-    ExecResult,
     Mcp,
     Outcome,
 )
-from .runner.host import start
-from .runner.running import Running
-from .runner.spec import Ended, SpawnFailed
+from .runner.spec import SpawnFailed
 from .services import Services
 from .trail import Trail
 from .views import view_of
@@ -68,6 +60,7 @@ class Session:
         self._caller = caller
         self._intake = Intake(connection, caller)
         self._trail = Trail(services.audit, capsule.name, caller)
+        self._execution = Execution(services, connection, self._intake, self._trail)
         self._argv: tuple[bytes, ...] = ()
         self._request_id = ""
         self._why = ""
@@ -124,7 +117,7 @@ class Session:
         self._trail.begin(self._request_id, self._argv)
         stdin = await _within(
             CLOSED_STDIN_S,
-            self._while_there(self._intake.closed_stdin(message.stdin)),
+            self._intake.while_there(self._intake.closed_stdin(message.stdin)),
             "a stdin that was declared closed did not end",
         )
         asked = Asked(
@@ -141,7 +134,7 @@ class Session:
             entry, rule_bindings = self._enter(plan)
             try:
                 bindings = await self._decide(plan, entry, rule_bindings)
-                await self._fulfil(plan, entry, bindings)
+                await self._execution.fulfil(plan, entry, bindings)
             except BaseException as error:
                 self._finish_unrun(entry, error)
                 raise
@@ -154,10 +147,6 @@ class Session:
             if self._intake.gone.done():
                 raise self._intake.gone.result()
             return await asyncio.to_thread(examine, asked)
-
-    async def _recheck(self, plan: Plan) -> None:
-        async with self._capsule.examining:
-            await asyncio.to_thread(recheck, plan)
 
     def _enter(self, plan: Plan) -> tuple[Entry, tuple[str, ...] | None]:
         """The desk's entry, and the bindings where a rule has allowed it already."""
@@ -188,109 +177,11 @@ class Session:
                 entry.id, approvals.desk.position(entry), self._config.limits.approve_s
             )
         )
-        decision = await self._while_there(approvals.answer(entry))
+        decision = await self._intake.while_there(approvals.answer(entry))
         # Only what was shown with the warning: guesses may have come while this one waited.
         self._services.suspicion.trust_again(plan.suspended.intersection(decision.bindings))
         await self._trail.decided("operator", decision.bindings, entry.digest, self._why)
         return decision.bindings
-
-    async def _fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
-        """Steps 6 to 11: check again, resolve, deliver, run, record."""
-        approvals = self._services.approvals
-        await self._recheck(plan)
-        bindings = [plan.bindings[name] for name in names]
-        check_supported(bindings)
-        approvals.advance(entry, RequestState.RESOLVING)
-        credentials = await self._while_there(self._resolve(bindings))
-        try:
-            await self._recheck(plan)
-            prepared = await prepare(credentials)
-            try:
-                await self._run(plan, entry, credentials, prepared)
-            finally:
-                await prepared.clean()
-        finally:
-            for credential in credentials:
-                credential.forget()
-
-    async def _resolve(self, bindings: list[Binding]) -> list[Credential]:
-        try:
-            credentials = await self._services.resolver.resolve(bindings)
-        except SourceError as error:
-            raise Refusal(error.code, str(error), hint=error.hint) from error
-        check_redactable(credentials)
-        return credentials
-
-    async def _run(
-        self, plan: Plan, entry: Entry, credentials: list[Credential], prepared: Prepared
-    ) -> None:
-        message, approvals = plan.message, self._services.approvals
-        names = tuple(credential.binding.name for credential in credentials)
-        needles = await asyncio.to_thread(needles_of, credentials)  # a long value takes long
-        self._trail.mask(needles)
-        approvals.mask(entry, needles)
-        output = Output(
-            self._connection,
-            needles,
-            protocol.ExecStarted(entry.id, plan.target, names),
-            streams=message.stream,
-            intake=self._intake,
-            suspicion=self._services.suspicion,
-        )
-        if self._intake.gone.done():
-            raise self._intake.gone.result()
-        running = await start(plan.spec(prepared, self._config, self._services.environ), output)
-        approvals.advance(entry, RequestState.RUNNING)
-        self._services.running[entry.id] = running
-        try:
-            await self._trail.started(running.pid, plan.binary.path)
-            output.announce()
-            self._intake.run(running, credit=message.stdin_credit)
-            ended = await self._watch(running)
-        except BaseException:
-            running.end(EndedBy.BROKER_STOPPING)  # whatever failed, nothing runs unwatched
-            raise
-        finally:
-            self._services.running.pop(entry.id, None)
-        await self._report(entry, output, ended)
-
-    async def _watch(self, running: Running) -> Ended:
-        """How the command ended, whatever ended it."""
-        end = asyncio.ensure_future(running.wait())
-        gone = self._intake.gone
-        try:
-            await either(end, gone)
-            if not end.done():
-                running.end(gone.result().ended_by)
-            return await asyncio.shield(end)
-        except asyncio.CancelledError:
-            running.end(EndedBy.BROKER_STOPPING)
-            return await end
-
-    async def _report(self, entry: Entry, output: Output, ended: Ended) -> None:
-        result = ExecResult(
-            exit_code=ended.exit_code,
-            redacted_count=output.redacted_count,
-            duration_s=round(ended.duration_s, 3),
-            ended_by=ended.ended_by,
-            signal=ended.signal,
-            stdout=output.text(Stream.STDOUT),
-            stderr=output.text(Stream.STDERR),
-            stdout_bytes=output.sizes[Stream.STDOUT],
-            stderr_bytes=output.sizes[Stream.STDERR],
-            request_id=entry.id,
-        )
-        self._services.approvals.finish(
-            entry, RequestState.DONE, ended.ended_by.value, ended.exit_code
-        )
-        await self._trail.ended(
-            exit_code=ended.exit_code,
-            signal=ended.signal,
-            ended_by=ended.ended_by.value,
-            duration_s=result.duration_s,
-            redacted=output.redacted_count,
-        )
-        self._connection.send(result)
 
     # --- Ask ----------------------------------------------------------------------------
 
@@ -310,23 +201,6 @@ class Session:
         return protocol.AskResult(verdict.outcome, code, verdict.reason)
 
     # --- leaving ------------------------------------------------------------------------
-
-    async def _while_there(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, unless the caller goes away first; then it is cancelled.
-
-        Raises: CallerGone, and whatever `work` raises.
-        """
-        task = asyncio.ensure_future(work)
-        gone = self._intake.gone
-        try:
-            await either(task, gone)
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        if gone.done() and task.cancelled():
-            raise gone.result()
-        return task.result()
 
     def _finish_unrun(self, entry: Entry, error: BaseException) -> None:
         """Take a request that failed on its way off the desk."""

@@ -45,6 +45,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("plan",),
     ("views",),
     ("intake", "output", "examine"),
+    ("execution",),
     ("session",),
     # The doorways.
     ("operator_client", "client"),
