@@ -8,14 +8,17 @@ whose waiter went away is cancelled at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 
 from .desk import OPERATOR_GRACE_S, Decision, Desk, Entry
 from .errors import DenialCode, Refusal
+from .grants.ledger import Basis
+from .history import History
 from .operator_protocol import FINAL_STATES, RequestState, RequestView
+from .precedents import Precedents
 from .redact.needles import NeedleSet
 from .redact.stream import redact_parts
 from .texts import bytes_from_text, text_from_bytes
@@ -30,12 +33,18 @@ class Approvals:
 
     def __init__(self, desk: Desk, *, wait_without_operator: bool) -> None:
         self.desk: Final = desk
+        self.history: Final = History()
+        self.precedents: Final = Precedents()
         self.wait_without_operator = wait_without_operator
+        self.reach: Callable[[], Awaitable[bool]] | None = None  # can one be met who is not here?
+        self.pickers = 0  # attached now, and ever: what they show needs no popup
+        self.pickers_ever = 0
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Entry]] = {}
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
         self._unattended: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     def now(self) -> float:
         """The loop's monotonic seconds."""
@@ -43,7 +52,7 @@ class Approvals:
 
     # --- asking -------------------------------------------------------------------------
 
-    def ask(self, view: RequestView) -> Entry:
+    def ask(self, view: RequestView, basis: Basis | None = None) -> Entry:
         """Put a request on the desk; `answer` waits for what becomes of it.
 
         Raises: Refusal(NO_OPERATOR, TOO_MANY_PENDING).
@@ -52,19 +61,27 @@ class Approvals:
         if not self.wait_without_operator and not self.desk.has_operator(now):
             raise _no_operator()
         self.desk.charge(view.capsule, now)
-        entry = self.desk.submit(view, now)
+        entry = self.desk.submit(view, now, basis)
         self._answers[entry.id] = self._loop.create_future()
         self._set_timer()
         self._tell(entry)
         return entry
 
-    def admit(self, view: RequestView, bindings: tuple[str, ...]) -> Entry:
-        """Put a request that a rule allowed on the desk, approved.
+    async def find_operator(self) -> bool:
+        """Whether somebody who is not attached can be met; then they may be asked for a while."""
+        if self.reach is None or not await self.reach():
+            return False
+        self.desk.met(self.now())
+        self._watch_attendance()
+        return True
+
+    def admit(self, view: RequestView, bindings: tuple[str, ...], *, by: str = "rule") -> Entry:
+        """Put a request that a rule or a grant allowed on the desk, approved.
 
         Raises: Refusal(TOO_MANY_PENDING).
         """
         decision = Decision(view.id, "", approve=True, bindings=bindings)
-        entry = self.desk.admit(view, decision, self.now())
+        entry = self.desk.admit(view, decision, self.now(), by=by)
         self._tell(entry)
         return entry
 
@@ -114,14 +131,45 @@ class Approvals:
             entry = self.desk.decide(decision, self.now())
         finally:
             self._wake()
+        if decision.approve:
+            self.precedents.note_approved(entry.view)
+        else:
+            self.precedents.note_denied(entry.view)
         self._tell(entry)
         return entry
+
+    def deny_all(self, capsule: str, reason: str) -> int:
+        """Deny what waits of a capsule, or of every one; how many there were."""
+        entries = [entry for entry in self.desk.waiting() if capsule in ("", entry.view.capsule)]
+        for entry in entries:
+            self.decide(Decision(entry.id, entry.digest, approve=False, reason=reason))
+        return len(entries)
+
+    def stop(self, entry: Entry) -> bool:
+        """See to it that an approved request does not begin; whether it had not yet."""
+        if entry.state not in (RequestState.APPROVED, RequestState.RESOLVING):
+            return False
+        entry.is_stopped = True
+        return True
+
+    def check_wanted(self, entry: Entry) -> None:
+        """Return unless the operator has ended this request before it began.
+
+        Raises: Refusal(OPERATOR_DENIED).
+        """
+        if entry.is_stopped:
+            raise Refusal(
+                DenialCode.OPERATOR_DENIED,
+                "the operator ended it before it began",
+                hint="ask the operator before you repeat the request",
+            )
 
     # --- what became of it --------------------------------------------------------------
 
     def advance(self, entry: Entry, state: RequestState) -> None:
         """An approved request moves on towards its run."""
         self.desk.move(entry, state)
+        self.desk.note_time(entry, self.now())
         self._tell(entry)
 
     def mask(self, entry: Entry, needles: NeedleSet) -> None:
@@ -129,7 +177,11 @@ class Approvals:
         view = entry.view
         parts = [bytes_from_text(part) for part in (view.command, *view.args)]
         command, *args = (text_from_bytes(part) for part in redact_parts(needles, parts))
-        entry.view = msgspec.structs.replace(view, command=command, args=tuple(args))
+        # What was offered and what differed were for the decision, and quote arguments.
+        entry.view = msgspec.structs.replace(
+            view, command=command, args=tuple(args), offers=(), differences=()
+        )
+        self.precedents.mask(view, entry.view)
 
     def finish(
         self, entry: Entry, state: RequestState, outcome: str, exit_code: int | None = None
@@ -145,18 +197,26 @@ class Approvals:
         if self.desk.entry(entry.id) is None:
             return
         entry.outcome = outcome
+        now = self.now()
+        self.desk.note_time(entry, now)
         self._tell(entry)
         self.desk.remove(entry)
+        self.history.add(self.desk.view_of(entry, now), entry.size_bytes)
         self._set_timer()
 
     # --- who is told --------------------------------------------------------------------
 
-    def listen(self, listener: Listener, *, counts: bool) -> Callable[[], None]:
+    def listen(
+        self, listener: Listener, *, counts: bool, shows: bool = False
+    ) -> Callable[[], None]:
         """Call `listener` on every change; returns what ends it.
 
-        `counts`: this listener is an operator who can answer.
+        `counts`: this listener is an operator who can answer; `shows`: who has the request on
+        the screen, too.
         """
         self._listeners.append(listener)
+        self.pickers += shows
+        self.pickers_ever += shows
         if counts:
             self.desk.attach()
             if self._unattended is not None:
@@ -164,10 +224,11 @@ class Approvals:
 
         def leave() -> None:
             self._listeners.remove(listener)
+            self.pickers -= shows
             if counts:
                 self.desk.detach(self.now())
                 if self.desk.operators == 0:
-                    self._unattended = self._loop.call_later(OPERATOR_GRACE_S, self._abandon)
+                    self._watch_attendance()
 
         return leave
 
@@ -176,10 +237,26 @@ class Approvals:
         for listener in list(self._listeners):
             listener(view)
 
+    def _watch_attendance(self) -> None:
+        """See after a while whether somebody is there for what waits."""
+        if self._unattended is not None:
+            self._unattended.cancel()
+        self._unattended = self._loop.call_later(OPERATOR_GRACE_S, self._abandon)
+
     def _abandon(self) -> None:
-        """Nobody came back: what waits is denied, unless it may wait without an operator."""
-        if self.wait_without_operator:
+        """Nobody came back: what waits is denied, unless somebody can be met, or it may wait."""
+        if self.wait_without_operator or self.desk.operators or not self.desk.waiting():
             return
+        if self.reach is None:
+            self._deny_waiting()
+        else:
+            self._looking = self._loop.create_task(self._look_again(), name="attendance")
+
+    async def _look_again(self) -> None:
+        if not await self.find_operator() and not self.desk.operators:
+            self._deny_waiting()
+
+    def _deny_waiting(self) -> None:
         for entry in self.desk.waiting():
             self.desk.move(entry, RequestState.DENIED)
         self._wake()

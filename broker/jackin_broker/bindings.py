@@ -7,6 +7,7 @@ Pure: no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NoReturn
 
@@ -80,6 +81,8 @@ class Binding(msgspec.Struct, frozen=True):
     """One configured name ↔ source + delivery.
 
     `prompt` is the pattern for the delivery of that name; `deliver_as` overrides the variable.
+    `passphrase` names the binding that opens a key for its ssh-agent, `destinations` are the hosts
+    that the key may be used for there.
     """
 
     name: str
@@ -90,6 +93,19 @@ class Binding(msgspec.Struct, frozen=True):
     label: str = ""
     redact: Redact = Redact.ON
     prompt: str = ""
+    passphrase: str = ""
+    destinations: tuple[str, ...] = ()
+
+
+def companions_of(bindings: Iterable[Binding], known: Mapping[str, Binding]) -> list[Binding]:
+    """The passphrases of these bindings' keys, each once: resolved with them, lent to nobody.
+
+    Shape: those that are among `bindings` themselves are left out.
+    """
+    given = list(bindings)
+    names = dict.fromkeys(binding.passphrase for binding in given if binding.passphrase)
+    ticked = {binding.name for binding in given}
+    return [known[name] for name in names if name in known and name not in ticked]
 
 
 def describe_source(source: Source) -> str:
@@ -115,10 +131,14 @@ class Credential:
     It has no equality, no pickle, no text form: what prints it prints the binding's name.
     """
 
-    __slots__ = ("_value", "binding")
+    __slots__ = ("_value", "binding", "masked_as", "passphrase")
 
     def __init__(self, binding: Binding, value: bytes) -> None:
         self.binding = binding
+        # Whose marker stands for it in the output, and who is suspended when it is guessed at.
+        self.masked_as = binding.name
+        # What opens this key, where its binding names one.
+        self.passphrase: Credential | None = None
         self._value = value
 
     def __repr__(self) -> str:
@@ -136,3 +156,12 @@ class Credential:
     def forget(self) -> None:
         """Drop the reference; Python cannot promise that the memory is wiped."""
         self._value = b""
+
+
+def pair(lent: Sequence[Credential], companions: Sequence[Credential]) -> None:
+    """Give each key its passphrase; one that is not lent itself is masked under its key's name."""
+    known = {one.binding.name: one for one in (*lent, *companions)}
+    for key in lent:
+        opens = key.passphrase = known.get(key.binding.passphrase)
+        if opens is not None and opens in companions:
+            opens.masked_as = key.binding.name

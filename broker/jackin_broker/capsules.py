@@ -13,11 +13,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from .config.model import CapsuleConfig, CapsuleKind, Mount
 from .errors import ConfigError, DenialCode, Refusal
 from .identity import PinnedBinary
+from .init_protocol import Isolation
 from .processes import Namespace, ProcessGone, is_alive, opened, own_depth
 
 # Names one launch of a capsule in the record and in logs; not a secret, only unique.
@@ -33,6 +34,10 @@ class InitRecord:
     start_time: int
     uid: int
     depth: int
+    # Whether it is `jackin-capsule init`, so that it may become the runner of this capsule.
+    is_ours: bool = True
+    # Of a container, whose processes need not descend from init (`docker exec`).
+    cgroup: str = ""
     _namespace: Namespace | None = None
 
     def is_alive(self) -> bool:
@@ -58,9 +63,12 @@ class InitRecord:
         os.close(self.pidfd)
 
 
-def record_init(pid: int, uids: Iterable[int]) -> InitRecord:
-    """The record of a capsule's PID 1, named by the one who started it.
+def record_init(
+    pid: int, uids: Iterable[int] | None, *, is_ours: bool = True, container_id: str = ""
+) -> InitRecord:
+    """The record of a capsule's PID 1, named by the one who started it, or by an engine.
 
+    `uids` is None where the engine's word stands for any. Of a container its cgroup counts too.
     Raises: Refusal(PEER_REFUSED) unless it lives, has one of `uids` on the host, and is the
     first process of a PID namespace exactly one level below ours.
     """
@@ -71,8 +79,9 @@ def record_init(pid: int, uids: Iterable[int]) -> InitRecord:
     try:
         with opened(pid) as process:
             status, started = process.status(), process.start_time()
+            cgroup = process.cgroup_of(container_id) if container_id else ""
         depth = own_depth() + 1
-        if status.uid not in frozenset(uids):
+        if uids is not None and status.uid not in frozenset(uids):
             raise _not_init(f"process {pid} has uid {status.uid}, which is not configured")
         if len(status.depths) != depth or status.depths[-1] != 1:
             raise _not_init(f"process {pid} is not the first of a namespace of its own")
@@ -84,7 +93,26 @@ def record_init(pid: int, uids: Iterable[int]) -> InitRecord:
     except Refusal:
         os.close(pidfd)
         raise
-    return InitRecord(pid, pidfd, started, status.uid, depth)
+    return InitRecord(pid, pidfd, started, status.uid, depth, is_ours, cgroup)
+
+
+class Runner(Protocol):
+    """The channel to a capsule's init, which starts commands inside.
+
+    `isolation`: what keeps the agent from reading a command.
+    """
+
+    @property
+    def isolation(self) -> Isolation: ...
+
+    def spawn(self, request_id: str, descriptors: Sequence[int]) -> None:
+        """Have a command started. Raises: OSError."""
+
+    def kill(self, request_id: str, number: int) -> None:
+        """Signal a command's leader; nothing when init has gone."""
+
+    def close(self) -> None:
+        """Let init go; it connects again if it is still the one on record."""
 
 
 @dataclass(eq=False)
@@ -101,6 +129,15 @@ class Capsule:
     session_id: str = ""
     # Held while a request of its is looked at, so that one capsule takes one thread.
     examining: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    # Whoever has a session now, by socket or bridge: one budget, and what `status` shows.
+    callers: set[object] = field(default_factory=set[object], repr=False)
+    # There as soon as the recorded init has connected; `runner_came` wakes who waits for that.
+    runner: Runner | None = None
+    runner_came: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    # The host directory of the programs that are mounted into it.
+    programs: str = ""
+    # When its engine may be asked again for a container that is not there; the loop's clock.
+    adopt_after: float = 0.0
 
     @property
     def has_boundary(self) -> bool:
@@ -108,12 +145,34 @@ class Capsule:
         return self.kind is not CapsuleKind.NONE
 
     @property
+    def is_container(self) -> bool:
+        """Whether an engine made it, whose word says which process is init."""
+        return self.kind in (CapsuleKind.DOCKER, CapsuleKind.PODMAN)
+
+    @property
     def is_open(self) -> bool:
         """Whether a launch holds it."""
         return bool(self.session_id)
 
+    def adopt(self, pid: int, container_id: str, *, is_ours: bool) -> None:
+        """Put the PID 1 of a container on record that nobody launched, by its engine's word.
+
+        Raises: Refusal(PEER_REFUSED) for a process that cannot be one.
+        """
+        record = record_init(pid, None, is_ours=is_ours, container_id=container_id)
+        self.drop_init()
+        self.init = record
+
+    def take_runner(self, runner: Runner | None) -> None:
+        """Init has connected, or is gone."""
+        self.runner = runner
+        (self.runner_came.clear if runner is None else self.runner_came.set)()
+
     def drop_init(self) -> None:
         """Forget init, which ended or whose launch did."""
+        if self.runner is not None:
+            self.runner.close()
+        self.take_runner(None)
         if self.init is not None:
             self.init.close()
             self.init = None
@@ -182,7 +241,7 @@ class CapsuleRegistry:
         will live in it and have to be configured; mounts are added to the configured ones.
         Raises: ConfigError, Refusal(NOT_ALLOWED) while another launch holds it.
         """
-        capsule = self._named(name)
+        capsule = self.named(name)
         configured = capsule.config.kind.value
         if kind not in ("", configured):
             raise ConfigError(
@@ -200,7 +259,9 @@ class CapsuleRegistry:
         capsule.session_id = secrets.token_hex(_SESSION_ID_BYTES)
         return capsule
 
-    def record_init(self, name: str, pid: int, session_id: str) -> InitRecord:
+    def record_init(
+        self, name: str, pid: int, session_id: str, container_id: str = ""
+    ) -> InitRecord:
         """Put the capsule's PID 1 on record, once a launch.
 
         Raises: Refusal(PEER_REFUSED) from anybody but the launch that holds the capsule, for a
@@ -213,19 +274,25 @@ class CapsuleRegistry:
             raise _not_init(f"capsule {name} has no boundary, so it has no init")
         if capsule.init is not None and capsule.init.is_alive():
             raise _not_init(f"capsule {name} has an init already")
-        record = record_init(pid, capsule.uids)
+        record = record_init(
+            pid, None if capsule.is_container else capsule.uids, container_id=container_id
+        )
         capsule.drop_init()
         capsule.init = record
         return record
 
-    def close(self, name: str, session_id: str) -> None:
-        """Give the capsule back: init is forgotten, the configuration alone counts again."""
+    def close(self, name: str, session_id: str) -> bool:
+        """Give the capsule back: init is forgotten, the configuration alone counts again.
+
+        False for whoever does not hold it.
+        """
         capsule = self._capsules.get(name)
         if capsule is None or not session_id or capsule.session_id != session_id:
-            return
+            return False
         capsule.drop_init()
         capsule.session_id = ""
         self._apply(capsule, capsule.config, capsule.binaries)
+        return True
 
     def _apply(
         self, capsule: Capsule, config: CapsuleConfig, pinned: Mapping[str, PinnedBinary]
@@ -237,7 +304,11 @@ class CapsuleRegistry:
         capsule.mounts = (*config.mounts, *launched)
         capsule.config, capsule.binaries = config, pinned
 
-    def _named(self, name: str) -> Capsule:
+    def named(self, name: str) -> Capsule:
+        """The capsule of that name; of an empty one, the only one.
+
+        Raises: ConfigError.
+        """
         if name:
             found = self._capsules.get(name)
             if found is None:

@@ -41,10 +41,34 @@ class FrameHandler(Protocol):
         """Whether more output can be taken now."""
 
 
-class CapsuleConnection(asyncio.Protocol):
-    """The broker's end. Made before its handler is known; frames wait for `attach`."""
+class Channel(Protocol):
+    """What a session needs of whoever carries its frames: a socket's connection, or HTTP."""
 
-    def __init__(self) -> None:
+    def attach(self, handler: FrameHandler) -> None:
+        """Report to this handler from now on."""
+
+    def hold(self, held: bool) -> None:
+        """Stop reading from the peer, or go on."""
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Queue a message. After the peer went it goes nowhere."""
+
+    def send_data(self, stream: Stream, data: bytes) -> None:
+        """Queue output."""
+
+    async def close(self) -> None:
+        """Let what is queued leave, bounded, and end."""
+
+
+class CapsuleConnection(asyncio.Protocol):
+    """The broker's end. Made before its handler is known; frames wait for `attach`.
+
+    With `stall_s` a peer that takes nothing of what waits for so long counts as gone.
+    """
+
+    def __init__(self, *, stall_s: float | None = None) -> None:
+        self._stall_s = stall_s
+        self._stall: asyncio.TimerHandle | None = None
         self._decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_FROM_CAPSULE_MAX_BYTES)
         self._transport: asyncio.Transport | None = None
         self._handler: FrameHandler | None = None
@@ -100,17 +124,30 @@ class CapsuleConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._drained.set()
+        self._end_stall()
         self._lost()
 
     def pause_writing(self) -> None:
         self._drained.clear()
+        self._watch_stall()
         if self._handler is not None:
             self._handler.output_may_flow(False)
 
     def resume_writing(self) -> None:
         self._drained.set()
+        self._end_stall()
         if self._handler is not None:
             self._handler.output_may_flow(True)
+
+    def _watch_stall(self) -> None:
+        if self._stall_s is not None and self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._stall = loop.call_later(self._stall_s, self._transport.abort)
+
+    def _end_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def _lost(self) -> None:
         if not self.is_gone:
@@ -152,7 +189,7 @@ class CapsuleConnection(asyncio.Protocol):
             self.hold(False)
             async with asyncio.timeout(LINGER_S):
                 await self._gone.wait()
-        except TimeoutError:
+        except OSError:  # too late, or a TCP peer that reset it: nothing more can leave
             transport.abort()
         except asyncio.CancelledError:  # the broker stops; nobody else closes it
             transport.abort()

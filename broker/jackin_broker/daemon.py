@@ -8,14 +8,11 @@ old one in force; on the way out every session gets its last word.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 from . import __version__, doorways, identity, vault_opener
@@ -23,23 +20,31 @@ from . import config as configuration
 from . import operator_protocol as op
 from . import paths as places
 from .approvals import Approvals
+from .attention import Attention
 from .audit import Audit
-from .capsules import Capsule, CapsuleRegistry
-from .config import Config, NoOperator
-from .desk import Desk, DeskLimits
+from .bridge.bridges import Bridges
+from .capsule_status import capsule_status, check_can_be_launched, has_socket
+from .capsules import CapsuleRegistry
+from .config import Config
+from .deliveries import Scratch, scratch_root
+from .desk import Desk
 from .doorway import Doorway
 from .errors import ConfigError, DenialCode, JackinError, Refusal
+from .grants.book import GrantBook
+from .grants.granting import Granting
 from .guessing import WARNING
-from .hardening import forbid_dumps
-from .launching import capsule_ready
+from .hardening import allow_many_descriptors, forbid_dumps
+from .launching import capsule_ready, entry_variables
 from .logfile import open_log
 from .masking import check_redactable
+from .mcp_hosting.host import McpHost
+from .one_broker import take_lock
 from .operator_server import OperatorServer
 from .passphrase import from_file
 from .protocol import EndedBy
 from .runner import host
 from .runner.tree import become_subreaper
-from .services import Services
+from .services import Services, desk_limits, waits_without_operator
 from .sources.resolver import Resolver, consumed_variables
 from .trust import ensure_private_dir
 from .vault import Vault
@@ -48,8 +53,6 @@ _log = logging.getLogger("jackin_broker")
 
 # The longest grace of a command, its drain and the last message; then the broker ends anyway.
 STOP_LIMIT_S: Final = 20.0
-# Two hundred commands with five each, their callers, and as much again to spare.
-DESCRIPTORS_WANTED: Final = 8192
 
 
 async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) -> None:
@@ -59,7 +62,7 @@ async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) ->
     """
     forbid_dumps()
     become_subreaper()
-    _allow_many_descriptors()
+    allow_many_descriptors()
     daemon = Daemon(environ)
     try:
         await daemon.start()
@@ -77,7 +80,7 @@ class Daemon:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         private = places.resolve(self._environ)
-        self._lock = _take_lock(private.lock_file)
+        self._lock = take_lock(private.lock_file)
         config = configuration.load(private.config_file)
         self.paths: Final = places.resolve(self._environ, config.broker.runtime_dir)
         self.stopped: Final = asyncio.Event()
@@ -88,17 +91,22 @@ class Daemon:
         self._retired: list[Doorway] = []  # closed to newcomers, what runs behind them goes on
         self._server: OperatorServer | None = None
         self._vault = Vault(self.paths.vault_file)
-        desk = Desk(_desk_limits(config))
-        approvals = Approvals(desk, wait_without_operator=_waits(config))
-        audit = Audit(self.paths.audit_file)
+        desk = Desk(desk_limits(config))
+        approvals = Approvals(desk, wait_without_operator=waits_without_operator(config))
+        audit = Audit(self.paths.audit_file, keep_days=config.broker.audit_days)
         self._services = Services(
             config,
             approvals,
             audit,
             self._make_resolver(config),
+            GrantBook(self.paths.state_dir / "grants.json", is_kept=config.broker.keep_grants),
             hidden=tuple(str(root) for root in self.paths.trust_roots),
             environ=self._environ,
+            scratch=Scratch(scratch_root(self.paths.private_dir)),
         )
+        self._attention = Attention(approvals, self.paths.operator_socket, self._environ)
+        self._mcp = McpHost(self._services)
+        self._bridges = Bridges(self._services, self.paths, self._mcp)
 
     # --- start and stop -----------------------------------------------------------------
 
@@ -111,13 +119,18 @@ class Daemon:
         passphrase = from_file(self._environ)
         if passphrase is not None and self._vault.exists:
             await self.unlock_vault(passphrase)
-        host.warm_up()
+        self._services.scratch.sweep()
+        host.warm_up(str(self._services.scratch.root))
         await self._services.audit.record("broker_started", pid=os.getpid(), version=__version__)
         self._apply(self._services.config)
         ensure_private_dir(self.paths.private_dir)
         listener = doorways.listen_at(self.paths.operator_socket)
-        self._server = OperatorServer(listener, self._services.approvals, self, os.getpid())
+        granting = Granting(
+            self._services, self.paths.config_file, self.paths.state_dir / "config.lock"
+        )
+        self._server = OperatorServer(listener, self._services, granting, self, os.getpid())
         await self._server.open()
+        self._attention.follow(self._services.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -129,7 +142,7 @@ class Daemon:
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
                 doors = (*self._doorways.values(), *self._retired)
-                await asyncio.gather(*(door.close() for door in doors))
+                await asyncio.gather(*(door.close() for door in doors), self._bridges.close())
         except TimeoutError:
             _log.error("not every session ended within %g s", STOP_LIMIT_S)
         for capsule in self._registry:
@@ -137,7 +150,9 @@ class Daemon:
         if self._server is not None:
             self.paths.operator_socket.unlink(missing_ok=True)
             await self._server.close("the broker stopped")
+        await self._attention.close()
         await self._services.resolver.close()
+        await self._services.grants.close()
         await host.shut_down()
         try:
             await self._services.audit.record("broker_stopped", pid=os.getpid())
@@ -174,9 +189,13 @@ class Daemon:
             running=len(desk.running()),
             keyring=keyring,
             vault=self._vault_state(),
-            capsules=tuple(self._capsule_status(capsule) for capsule in self._registry),
+            capsules=tuple(
+                capsule_status(capsule, self.paths, self._bridges.get(capsule.name))
+                for capsule in self._registry
+            ),
             notices=self.notices(),
             keyring_hint=hint,
+            can_pop_up=await self._attention.can_reach(),
         )
 
     def notices(self) -> tuple[str, ...]:
@@ -188,6 +207,7 @@ class Daemon:
             if not capsule.has_boundary
         ]
         lines += [f"{name}: {WARNING}" for name in sorted(self._services.suspicion.suspended)]
+        lines += (*self._bridges.notices(), *self._attention.notices())
         if config.is_missing:
             lines.append(f"there is no configuration at {self.paths.config_file}")
         return tuple(lines)
@@ -210,11 +230,11 @@ class Daemon:
         config = configuration.load(self.paths.config_file)
         self._check(config)
         notes = self._apply(config)
-        self._services.config = config
-        self._services.approvals.desk.limits = _desk_limits(config)
-        self._services.approvals.wait_without_operator = _waits(config)
+        self._services.follow(config)
+        self._attention.follow(config)
         former, self._services.resolver = self._services.resolver, self._make_resolver(config)
         await former.close()
+        self._mcp.refresh()
         await self._services.audit.record("broker_reloaded", pid=os.getpid())
         return notes
 
@@ -235,7 +255,8 @@ class Daemon:
             )
         credentials = await self._services.resolver.resolve([binding])
         try:
-            check_redactable(credentials)
+            if binding.on_demand:  # the others are the agent's own
+                check_redactable(credentials, self._services.unredactable)
         finally:
             for credential in credentials:
                 credential.forget()
@@ -247,24 +268,53 @@ class Daemon:
         )
         capsule = self._registry.open(call.name, kind=call.kind, uids=call.uids, mounts=mounts)
         try:
+            check_can_be_launched(capsule)
             configuration.check_mounts(capsule.mounts, self.paths.trust_roots)
             configuration.check_binaries(capsule.mounts, capsule.binaries.values())
             doorways.admit(capsule.name, capsule.uids, self.paths)
+            if not call.again:
+                self._bridges.renew(capsule)
             ready = await capsule_ready(
-                call.seq, capsule, self._services.config, self._services.resolver, self.paths
+                call.seq,
+                capsule,
+                self._services.config,
+                self._services.resolver,
+                self.paths,
+                self._bridges.environment(capsule.name),
             )
         except BaseException:
             self._registry.close(capsule.name, capsule.session_id)
             raise
         return ready, capsule.session_id
 
-    def record_init(self, name: str, pid: int, session_id: str) -> None:
+    def record_init(self, name: str, pid: int, session_id: str, container: str) -> None:
         """Put a capsule's PID 1 on record."""
-        self._registry.record_init(name, pid, session_id)
+        self._registry.record_init(name, pid, session_id, container)
 
     def close_capsule(self, name: str, session_id: str) -> None:
-        """A launch ended."""
-        self._registry.close(name, session_id)
+        """A launch ended, and with it its token; not where the broker ends first."""
+        is_over = self._registry.close(name, session_id)
+        self._services.grants.end_session(name, session_id)
+        if is_over and not self.stopped.is_set():
+            self._bridges.revoke(name)
+
+    async def capsule_env(self, call: op.CapsuleEnv) -> op.CapsuleVariables:
+        """The variables for an entry that is no launch."""
+        capsule = self._registry.named(call.name)
+        if call.renew or self._bridges.is_locked(capsule.name):
+            self._bridges.renew(capsule)
+        env = await entry_variables(
+            capsule,
+            self._services.config,
+            self._services.resolver,
+            self._bridges.environment(capsule.name),
+            with_values=call.values,
+        )
+        return op.CapsuleVariables(call.seq, capsule.name, env)
+
+    def revoke_token(self, name: str) -> None:
+        """A token opens nothing any more."""
+        self._bridges.revoke(self._registry.named(name).name)
 
     # --- configuration ------------------------------------------------------------------
 
@@ -296,15 +346,18 @@ class Daemon:
         binaries = self._pin(config)
         change = self._registry.configure(config.capsules, binaries)
         for capsule in change.removed:
-            door = self._doorways.pop(capsule.name)
-            door.stop_listening()
-            self._retired.append(door)
+            if capsule.name in self._doorways:
+                door = self._doorways.pop(capsule.name)
+                door.stop_listening()
+                self._retired.append(door)
             self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
-        for capsule in change.added:
+        for capsule in filter(has_socket, change.added):
             listener = doorways.open_doorway(capsule.name, capsule.uids, self.paths)
-            self._doorways[capsule.name] = Doorway(self._services, capsule, listener)
-        for capsule in change.changed:
+            capsule.programs = str(self.paths.shim_dir(capsule.name))
+            self._doorways[capsule.name] = Doorway(self._services, capsule, listener, self._mcp)
+        for capsule in filter(has_socket, change.changed):
             doorways.admit(capsule.name, capsule.uids, self.paths)
+        self._bridges.follow(self._registry)
         return (
             *(f"capsule {capsule.name} added" for capsule in change.added),
             *(f"capsule {capsule.name} changed" for capsule in change.changed),
@@ -334,50 +387,3 @@ class Daemon:
         if not self._vault.exists:
             return "none"
         return "unlocked" if self._vault.is_unlocked else "locked"
-
-    def _capsule_status(self, capsule: Capsule) -> op.CapsuleStatus:
-        init = capsule.init
-        note = ""
-        if not capsule.has_boundary:
-            note = "no boundary: the agent can approve itself"
-        elif init is None or not init.is_alive():
-            note = "not launched"
-        return op.CapsuleStatus(
-            capsule.name,
-            capsule.kind,
-            str(self.paths.capsule_socket(capsule.name)),
-            tuple(sorted(capsule.uids)),
-            init.pid if init is not None and init.is_alive() else 0,
-            note,
-        )
-
-
-def _allow_many_descriptors() -> None:
-    """Raise the soft limit: a command holds about five, and two hundred may run."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _waits(config: Config) -> bool:
-    return config.broker.no_operator is NoOperator.WAIT
-
-
-def _desk_limits(config: Config) -> DeskLimits:
-    limits = config.limits
-    return DeskLimits(
-        limits.approve_s, limits.waiting_per_capsule, limits.ask_burst, limits.ask_per_s
-    )
-
-
-def _take_lock(path: Path) -> int:
-    """The lock of the one broker at this place; held as long as the descriptor is open."""
-    ensure_private_dir(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise JackinError("a broker runs here already", hint="see: jackin-broker status") from error
-    return fd

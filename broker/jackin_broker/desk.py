@@ -16,7 +16,16 @@ from typing import Final
 import msgspec
 
 from .errors import DenialCode, JackinError, Refusal
-from .operator_protocol import FINAL_STATES, RequestState, RequestView, still_of
+from .grants.ledger import Basis
+from .operator_views import (
+    FINAL_STATES,
+    ONCE,
+    GrantKind,
+    GrantTerm,
+    RequestState,
+    RequestView,
+    still_of,
+)
 from .rate import TokenBucket
 
 # 96 bits: no agent guesses another request's id, and it still fits a line.
@@ -61,6 +70,7 @@ class DecisionFault(str, Enum):
     EXPIRED = "expired"
     CHANGED = "changed"
     UNKNOWN_BINDING = "unknown_binding"
+    NOT_OFFERED = "not_offered"
 
 
 class DecisionRefused(JackinError):
@@ -79,6 +89,7 @@ class Decision(msgspec.Struct, frozen=True):
     approve: bool
     bindings: tuple[str, ...] = ()
     reason: str = ""
+    grant: GrantTerm = ONCE
 
 
 class DeskLimits(msgspec.Struct, frozen=True):
@@ -103,10 +114,21 @@ class Entry:
     exit_code: int | None = None
     digest: str = ""
     size_bytes: int = 0
+    basis: Basis | None = None  # what an approval may be stored from; None where nothing may
+    decided_by: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    is_stopped: bool = False  # approved, and to be ended before it begins
 
     @property
     def id(self) -> str:
         return self.view.id
+
+    def running_s(self, now: float) -> float:
+        """For how long it runs, or ran."""
+        if self.started_at is None:
+            return 0.0
+        return (now if self.ended_at is None else self.ended_at) - self.started_at
 
 
 @dataclass
@@ -134,6 +156,10 @@ class Desk:
     def detach(self, now: float) -> None:
         """It left."""
         self._attached -= 1
+        self._left_at = now
+
+    def met(self, now: float) -> None:
+        """Nobody is attached, but an operator can be shown a request."""
         self._left_at = now
 
     def has_operator(self, now: float) -> bool:
@@ -181,7 +207,7 @@ class Desk:
             buckets[capsule] = bucket
         return bucket
 
-    def submit(self, view: RequestView, now: float) -> Entry:
+    def submit(self, view: RequestView, now: float, basis: Basis | None = None) -> Entry:
         """Put a request that must be asked at the end of the queue.
 
         Raises: Refusal(TOO_MANY_PENDING) when it is longer than there is room for.
@@ -190,7 +216,7 @@ class Desk:
         self._charge_length(view.capsule, len(still), now)
         digest = hashlib.sha256(still).hexdigest()
         expires_at = now + self.limits.approve_s
-        entry = Entry(view, now, expires_at, digest=digest, size_bytes=len(still))
+        entry = Entry(view, now, expires_at, digest=digest, size_bytes=len(still), basis=basis)
         self._entries[view.id] = entry
         return entry
 
@@ -207,13 +233,15 @@ class Desk:
                 hint="give long input on stdin or in a file, or wait and try again",
             )
 
-    def admit(self, view: RequestView, decision: Decision, now: float) -> Entry:
-        """Put a request that a rule allowed on the desk: approved, never waiting.
+    def admit(
+        self, view: RequestView, decision: Decision, now: float, *, by: str = "rule"
+    ) -> Entry:
+        """Put a request that a rule or a grant allowed on the desk: approved, never waiting.
 
         Raises: Refusal(TOO_MANY_PENDING) when it is longer than there is room for.
         """
         entry = self.submit(view, now)
-        entry.decision = decision
+        entry.decision, entry.decided_by = decision, by
         entry.state = RequestState.APPROVED
         return entry
 
@@ -244,7 +272,8 @@ class Desk:
                 DecisionFault.UNKNOWN_BINDING,
                 f"binding {sorted(unknown)[0]} was not offered for this request",
             )
-        entry.decision = decision
+        _check_grant(entry.view, decision)
+        entry.decision, entry.decided_by = decision, "operator"
         self.move(entry, RequestState.APPROVED if decision.approve else RequestState.DENIED)
         return entry
 
@@ -267,6 +296,13 @@ class Desk:
         if state not in TRANSITIONS[entry.state]:
             raise ValueError(f"a request cannot go from {entry.state.value} to {state.value}")
         entry.state = state
+
+    def note_time(self, entry: Entry, now: float) -> None:
+        """Remember when it began to run, and when it ended."""
+        if entry.state is RequestState.RUNNING and entry.started_at is None:
+            entry.started_at = now
+        if entry.state in FINAL_STATES and entry.ended_at is None:
+            entry.ended_at = now
 
     def remove(self, entry: Entry) -> None:
         """Take an ended request off the desk."""
@@ -309,6 +345,7 @@ class Desk:
 
     def _view(self, entry: Entry, position: int, now: float) -> RequestView:
         waiting = entry.state is RequestState.WAITING
+        is_lent = entry.state not in FINAL_STATES or entry.started_at is not None
         return msgspec.structs.replace(
             entry.view,
             state=entry.state,
@@ -316,4 +353,29 @@ class Desk:
             expires_in_s=round(max(0.0, entry.expires_at - now), 1) if waiting else 0,
             outcome=entry.outcome,
             exit_code=entry.exit_code,
+            running_s=round(entry.running_s(now), 1),
+            decided_by=entry.decided_by,
+            lent=entry.decision.bindings if entry.decision and is_lent else (),
+        )
+
+
+def _check_grant(view: RequestView, decision: Decision) -> None:
+    """Return when the term is one that was offered with this answer.
+
+    Raises: DecisionRefused.
+    """
+    term = decision.grant
+    if term.kind is GrantKind.ONCE:
+        return
+    offered = {(offer.term.kind, offer.approve) for offer in view.offers}
+    if (term.kind, decision.approve) not in offered:
+        answer = "approved" if decision.approve else "denied"
+        raise DecisionRefused(
+            DecisionFault.NOT_OFFERED, f"this request may be {answer} once, not {term.kind.value}"
+        )
+    outside = set(view.want) - set(decision.bindings)
+    if term.kind is GrantKind.ALWAYS and decision.approve and outside:
+        raise DecisionRefused(
+            DecisionFault.NOT_OFFERED,
+            f"the agent wants {min(outside)}, and a rule that does not lend it would ask again",
         )

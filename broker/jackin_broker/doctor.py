@@ -10,42 +10,26 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from . import audit, config, identity
 from . import operator_protocol as op
 from . import paths as places
+from .doctor_bridge import check_bridges, check_links, check_shims, check_terminals
 from .errors import JackinError
+from .findings import Finding as Finding
+from .findings import Level as Level
 from .operator_client import ask_broker
 from .runner import confine
+from .sources.permissions import permission_warnings
 from .trust import check_trusted
-
-
-class Level(str, Enum):
-    """How a check came out."""
-
-    OK = "ok"
-    NOTE = "note"
-    WRONG = "wrong"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One check's result. `todo` is the next step, empty where there is none."""
-
-    check: str
-    level: Level
-    message: str
-    todo: str = ""
-
 
 # Optional programs and what they are for: without one a part is missing, nothing is wrong.
 _PROGRAMS: Final = {
     "tmux": "a picker that pops up over what is on the screen",
     "age": "opening the vault without this program",
+    "ssh-agent": 'lending keys by deliver = "ssh-agent"',
 }
 
 
@@ -57,7 +41,7 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
             findings.extend(check(environ))
         except (JackinError, OSError) as error:
             hint = error.hint if isinstance(error, JackinError) else ""
-            name = check.__name__.removeprefix("_").replace("_", " ")
+            name = check.__name__.removeprefix("_").removeprefix("check_").replace("_", " ")
             findings.append(Finding(name, Level.WRONG, str(error), hint))
     return findings
 
@@ -89,6 +73,8 @@ def _configuration(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     yield Finding("configuration", Level.OK, str(path))
     for warning in config.warnings(loaded):
+        yield Finding("configuration", Level.NOTE, warning)
+    for warning in permission_warnings(loaded.all_bindings(), environ):
         yield Finding("configuration", Level.NOTE, warning)
     for capsule in loaded.capsules.values():
         yield from _capsule(capsule, environ)
@@ -157,6 +143,8 @@ def _broker(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("broker", Level.OK, f"runs, pid {reply.pid}, version {reply.version}")
     if reply.operators:
         yield Finding("operator", Level.OK, f"{reply.operators} attached")
+    elif reply.can_pop_up:
+        yield Finding("operator", Level.OK, "requests pop up in tmux")
     else:
         yield Finding(
             "operator",
@@ -166,6 +154,8 @@ def _broker(environ: Mapping[str, str]) -> Iterator[Finding]:
         )
     yield _keyring(reply)
     for capsule in reply.capsules:
+        if not capsule.socket:  # only a bridge leads into a remote one
+            continue
         path = Path(capsule.socket)
         if path.is_socket():
             yield Finding(f"capsule {capsule.name}", Level.OK, f"{capsule.kind}, {path}")
@@ -211,5 +201,9 @@ _CHECKS: Final[tuple[Callable[[Mapping[str, str]], Iterator[Finding]], ...]] = (
     _programs,
     _record,
     _log,
+    check_shims,
+    check_links,
     _broker,
+    check_bridges,
+    check_terminals,
 )

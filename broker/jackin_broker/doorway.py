@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import closing
 from typing import Final
 
+from .adoption import adopt
 from .capsules import Capsule
 from .connection import CapsuleConnection
 from .errors import DenialCode, Refusal
-from .peer import Caller, identify
+from .peer import Caller, identify, is_runner
 from .protocol import ExecDenied
+from .runner.channel import serve_init
 from .services import Services
-from .session import Session
+from .session import McpServing, Session
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +32,21 @@ ACCEPT_BATCH: Final = 16
 REFUSED_MAX: Final = 64
 # Between two tries when a connection cannot be accepted; trying at once again takes a whole core.
 RETRY_S: Final = 1.0
+_FAILED: Final = Refusal(DenialCode.INTERNAL_ERROR, "the broker failed, nothing was run")
 
 
 class Doorway:
     """One capsule's listening socket, and the sessions that came through it."""
 
-    def __init__(self, services: Services, capsule: Capsule, listener: socket.socket) -> None:
-        self._services = services
+    def __init__(
+        self,
+        services: Services,
+        capsule: Capsule,
+        listener: socket.socket,
+        mcp: McpServing | None = None,
+    ) -> None:
+        self._services: Final = services
+        self._mcp: Final = mcp
         self.capsule: Final = capsule
         self._listener = listener
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,6 +59,11 @@ class Doorway:
         """Let nobody in any more; what runs goes on."""
         self._pause()
         self._listener.close()
+
+    async def drained(self) -> None:
+        """Return when nobody is in any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
         """Stop listening and end every session, each with its own last word."""
@@ -74,6 +90,7 @@ class Doorway:
         for _ in range(ACCEPT_BATCH):
             if len(self._tasks) >= self._limit + REFUSED_MAX:
                 self._pause()  # until one of them has left
+                self._make_room()
                 return
             try:
                 peer, _address = self._listener.accept()
@@ -86,7 +103,14 @@ class Doorway:
                 return
             task = self._loop.create_task(self._welcome(peer))
             self._tasks.add(task)
+            self._arrived(task)
             task.add_done_callback(self._left)
+
+    def _arrived(self, task: asyncio.Task[None]) -> None:
+        """Somebody is in, whoever it is."""
+
+    def _make_room(self) -> None:
+        """The door is full. The kernel says at once who is who, so nobody is in for nothing."""
 
     @property
     def _limit(self) -> int:
@@ -94,28 +118,62 @@ class Doorway:
 
     async def _welcome(self, peer: socket.socket) -> None:
         peer.setblocking(False)
-        _, connection = await self._loop.connect_accepted_socket(CapsuleConnection, peer)
         try:
-            caller = self._identify(peer)
-            try:
-                await Session(self._services, self.capsule, connection, caller).run()
-            finally:
-                caller.close()
-        except Refusal as refusal:
-            await self._turn_away(connection, refusal)
+            who = await self._ask_who(peer)
+        except BaseException:
+            peer.close()
+            raise
+        if not isinstance(who, Refusal) and is_runner(who, self.capsule):
+            with closing(who):
+                await serve_init(peer, self.capsule)
+            return
+        _, connection = await self._loop.connect_accepted_socket(self._new_connection, peer)
+        if isinstance(who, Refusal):
+            await self._turn_away(connection, who)
+            return
+        try:
+            await self._serve(connection, who)
         except Exception:  # whatever it was, a caller is told no and never left waiting
             _log.exception("a caller of capsule %s could not be served", self.capsule.name)
-            await self._turn_away(
-                connection, Refusal(DenialCode.INTERNAL_ERROR, "the broker failed, nothing was run")
-            )
+            await self._turn_away(connection, _FAILED)
 
-    def _identify(self, peer: socket.socket) -> Caller:
-        if len(self._tasks) > self._limit:
+    async def _ask_who(self, peer: socket.socket) -> Caller | Refusal:
+        """The caller, or why it is none."""
+        try:
+            self.check_budget()
+            return await self._identify(peer)
+        except Refusal as refusal:
+            return refusal
+        except Exception:  # it may be anybody then
+            _log.exception("a caller of capsule %s could not be identified", self.capsule.name)
+            return _FAILED
+
+    async def _serve(self, connection: CapsuleConnection, caller: Caller) -> None:
+        self.capsule.callers.add(caller)
+        try:
+            await Session(self._services, self.capsule, connection, caller, self._mcp).run()
+        finally:
+            self.capsule.callers.discard(caller)
+            caller.close()
+
+    def check_budget(self) -> None:
+        """Return when the capsule may have one more session, whatever door it comes through.
+
+        Raises: Refusal(TOO_MANY_PENDING).
+        """
+        if len(self.capsule.callers) >= self._limit:
             raise Refusal(
                 DenialCode.TOO_MANY_PENDING,
                 f"capsule {self.capsule.name} has too many connections",
                 hint="wait for the commands that run",
             )
+
+    def _new_connection(self) -> CapsuleConnection:
+        return CapsuleConnection()
+
+    async def _identify(self, peer: socket.socket) -> Caller:
+        """Who is there. Raises: Refusal."""
+        await adopt(self.capsule, self._services.environ)
         return identify(peer, self.capsule)
 
     async def _turn_away(self, connection: CapsuleConnection, refusal: Refusal) -> None:

@@ -19,6 +19,7 @@ from .capsules import Capsule
 from .config import Config
 from .errors import ConfigError, DenialCode, Refusal
 from .identity import BinaryState, FileOperand, PinnedBinary, file_operands
+from .inside import Unlisted, examine_inside
 from .operands import Reach, has_more, reach_of
 from .operator_protocol import STDIN_PREVIEW_MAX_BYTES, StdinView
 from .plan import Plan, writable_roots
@@ -45,10 +46,18 @@ class Asked:
     config: Config
     hidden: tuple[str, ...]
     suspended: frozenset[str] = frozenset()
+    # Over the bridge there is no target inside the capsule (DESIGN §4).
+    is_bridged: bool = False
 
 
 def asked_by(
-    message: Ask, argv: tuple[bytes, ...], capsule: Capsule, config: Config, hidden: tuple[str, ...]
+    message: Ask,
+    argv: tuple[bytes, ...],
+    capsule: Capsule,
+    config: Config,
+    hidden: tuple[str, ...],
+    suspended: frozenset[str],
+    is_bridged: bool,
 ) -> Asked:
     """An inquiry as the request that it is about."""
     request = ExecCommand(
@@ -58,7 +67,7 @@ def asked_by(
         cwd=message.cwd,
         want=message.want,
     )
-    return Asked(request, argv, b"", capsule, config, hidden)
+    return Asked(request, argv, b"", capsule, config, hidden, suspended, is_bridged)
 
 
 def examine(asked: Asked) -> Plan:
@@ -70,7 +79,24 @@ def examine(asked: Asked) -> Plan:
     _check_terminal(message)
     bindings = asked.config.bindings_of(capsule.name)
     _check_want(message.want, bindings, capsule)
-    known = _listed(asked.argv[0], capsule)
+    known = capsule.binaries.get(os.fsdecode(asked.argv[0]))
+    if known is None:
+        return examine_inside(
+            Unlisted(
+                message=message,
+                argv=asked.argv,
+                stdin=_stdin_view(message.stdin, asked.stdin),
+                capsule=capsule,
+                bindings=bindings,
+                suspended=asked.suspended,
+                is_bridged=asked.is_bridged,
+            )
+        )
+    return _examine_on_host(asked, known, bindings)
+
+
+def _examine_on_host(asked: Asked, known: PinnedBinary, bindings: dict[str, Binding]) -> Plan:
+    message, capsule = asked.message, asked.capsule
     binary = _as_it_is(known)
     is_changed = identity.state_of(known) is not BinaryState.SAME
     mapped = msgspec.structs.replace(capsule.config, mounts=capsule.mounts)
@@ -142,11 +168,11 @@ def _shape(
 
 
 def _check_terminal(message: ExecCommand) -> None:
-    if message.tty is not None:
+    if message.tty is not None and not message.stream:
         raise Refusal(
             DenialCode.BAD_REQUEST,
-            "this broker gives commands no terminal",
-            hint="run it without -t; many programs have an option such as --no-interactive",
+            "a command with a terminal streams what it writes, and this caller wants no stream",
+            hint="ask without a terminal, or with a stream",
         )
 
 
@@ -161,27 +187,6 @@ def _as_it_is(known: PinnedBinary) -> PinnedBinary:
         raise Refusal(
             DenialCode.NOT_ALLOWED, str(error), hint="the operator has to install it again"
         ) from error
-
-
-def _listed(command: bytes, capsule: Capsule) -> PinnedBinary:
-    """The pinned binary of a listed name.
-
-    Raises: Refusal(NOT_ALLOWED): without a place inside the capsule to run it, nothing else can.
-    """
-    name = command.decode("utf-8", "surrogateescape")
-    known = capsule.binaries.get(name)
-    if known is not None:
-        return known
-    shown = ascii(name)[1:-1][:80]
-    if "/" in name:
-        words = f"{shown} is a path; the operator's side runs listed names alone"
-    else:
-        words = f"{shown} is not among the host binaries of capsule {capsule.name}"
-    raise Refusal(
-        DenialCode.NOT_ALLOWED,
-        f"{words}, and this broker runs nothing inside a capsule",
-        hint=f"the operator can list it in host_binaries of [capsules.{capsule.name}]",
-    )
 
 
 def _check_want(want: tuple[str, ...], bindings: dict[str, Binding], capsule: Capsule) -> None:

@@ -8,12 +8,13 @@ are forgotten when the command has ended.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from . import protocol
-from .bindings import Binding, Credential
-from .connection import CapsuleConnection
-from .deliveries import Prepared, check_supported, prepare
+from .bindings import Binding, Credential, companions_of, pair
+from .connection import Channel
+from .deliveries import Prepared, check_deliverable, prepare
 from .desk import Entry
 from .errors import Refusal, SourceError
 from .frames import Stream
@@ -22,7 +23,9 @@ from .masking import check_redactable, needles_of
 from .operator_protocol import RequestState
 from .output import Output
 from .plan import Plan, recheck
-from .protocol import EndedBy, ExecResult
+from .protocol import EndedBy, ExecResult, Target
+from .redact.needles import NeedleSet
+from .runner.capsule import start_inside
 from .runner.host import start
 from .runner.running import Running
 from .runner.spec import Ended
@@ -34,7 +37,7 @@ class Execution:
     """What becomes of an approved request on one connection."""
 
     def __init__(
-        self, services: Services, connection: CapsuleConnection, intake: Intake, trail: Trail
+        self, services: Services, connection: Channel, intake: Intake, trail: Trail
     ) -> None:
         self._services: Final = services
         self._config: Final = services.config  # as it was when the request came
@@ -47,19 +50,25 @@ class Execution:
         approvals = self._services.approvals
         await self._recheck(plan)
         bindings = [plan.bindings[name] for name in names]
-        check_supported(bindings)
+        services = self._services
+        place = plan.place(self._config, services.environ, services.scratch)
+        check_deliverable(bindings, place)
         approvals.advance(entry, RequestState.RESOLVING)
-        credentials = await self._intake.while_there(self._resolve(bindings))
+        wanted = [*bindings, *companions_of(bindings, plan.bindings)]
+        credentials = await self._intake.while_there(self._resolve(wanted))
         try:
             await self._recheck(plan)
-            prepared = await prepare(credentials)
+            lent = credentials[: len(names)]
+            pair(lent, credentials[len(names) :])
+            prepared = await self._intake.while_there(prepare(lent, place))
             try:
-                await self._run(plan, entry, credentials, prepared)
+                await self._run(plan, entry, names, credentials, prepared)
             finally:
                 await prepared.clean()
         finally:
             for credential in credentials:
                 credential.forget()
+            self._services.live.close(entry.id)
 
     async def _recheck(self, plan: Plan) -> None:
         async with plan.capsule.examining:
@@ -70,41 +79,67 @@ class Execution:
             credentials = await self._services.resolver.resolve(bindings)
         except SourceError as error:
             raise Refusal(error.code, str(error), hint=error.hint) from error
-        check_redactable(credentials)
+        check_redactable(credentials, self._services.unredactable)
         return credentials
 
     async def _run(
-        self, plan: Plan, entry: Entry, credentials: list[Credential], prepared: Prepared
+        self,
+        plan: Plan,
+        entry: Entry,
+        names: tuple[str, ...],
+        credentials: list[Credential],
+        prepared: Prepared,
     ) -> None:
         message, approvals = plan.message, self._services.approvals
-        names = tuple(credential.binding.name for credential in credentials)
         needles = await asyncio.to_thread(needles_of, credentials)  # a long value takes long
         self._trail.mask(needles)
         approvals.mask(entry, needles)
-        output = Output(
-            self._connection,
-            needles,
-            protocol.ExecStarted(entry.id, plan.target, names),
-            streams=message.stream,
-            intake=self._intake,
-            suspicion=self._services.suspicion,
-        )
+        output = self._output(plan, entry, names, needles)
         if self._intake.gone.done():
             raise self._intake.gone.result()
-        running = await start(plan.spec(prepared, self._config, self._services.environ), output)
+        approvals.check_wanted(entry)
+        running = await self._start(plan, entry, prepared, output)
         approvals.advance(entry, RequestState.RUNNING)
         self._services.running[entry.id] = running
+        if entry.is_stopped:
+            running.end(EndedBy.OPERATOR)
         try:
-            await self._trail.started(running.pid, plan.binary.path)
+            await self._trail.started(running.pid, plan.program, **prepared.notes)
             output.announce()
-            self._intake.run(running, credit=message.stdin_credit)
+            self._intake.run(
+                running,
+                credit=message.stdin_credit,
+                terminal=running.terminal,
+                given=prepared.stdin,
+            )
             ended = await self._watch(running)
         except BaseException:
             running.end(EndedBy.BROKER_STOPPING)  # whatever failed, nothing runs unwatched
             raise
         finally:
             self._services.running.pop(entry.id, None)
-        await self._report(entry, output, ended)
+        await prepared.clean()  # whoever hears of the end finds nothing of it any more
+        await self._report(entry, output, ended, running.typed)
+
+    def _output(
+        self, plan: Plan, entry: Entry, names: tuple[str, ...], needles: NeedleSet
+    ) -> Output:
+        return Output(
+            self._connection,
+            needles,
+            protocol.ExecStarted(entry.id, plan.target, names),
+            streams=plan.message.stream,
+            max_bytes=plan.allowance(self._config).output_bytes,
+            intake=self._intake,
+            suspicion=self._services.suspicion,
+            feed=self._services.live.open(entry.id, needles),
+        )
+
+    async def _start(self, plan: Plan, entry: Entry, prepared: Prepared, output: Output) -> Running:
+        spec = plan.spec(prepared, self._config, self._services.environ)
+        if plan.target is Target.CAPSULE:
+            return await start_inside(spec, output, plan.capsule, entry.id)
+        return await start(spec, output)
 
     async def _watch(self, running: Running) -> Ended:
         """How the command ended, whatever ended it."""
@@ -119,7 +154,10 @@ class Execution:
             running.end(EndedBy.BROKER_STOPPING)
             return await end
 
-    async def _report(self, entry: Entry, output: Output, ended: Ended) -> None:
+    async def _report(
+        self, entry: Entry, output: Output, ended: Ended, typed: Sequence[str]
+    ) -> None:
+        output.settle()
         result = ExecResult(
             exit_code=ended.exit_code,
             redacted_count=output.redacted_count,
@@ -130,6 +168,7 @@ class Execution:
             stderr=output.text(Stream.STDERR),
             stdout_bytes=output.sizes[Stream.STDOUT],
             stderr_bytes=output.sizes[Stream.STDERR],
+            truncated=output.is_truncated,
             request_id=entry.id,
         )
         self._services.approvals.finish(
@@ -141,5 +180,7 @@ class Execution:
             ended_by=ended.ended_by.value,
             duration_s=result.duration_s,
             redacted=output.redacted_count,
+            **({"typed": list(typed)} if typed else {}),
+            **({"truncated": True} if output.is_truncated else {}),
         )
         self._connection.send(result)

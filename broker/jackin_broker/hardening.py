@@ -16,6 +16,8 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1
 _PR_GET_DUMPABLE: Final = 3
 _PR_SET_DUMPABLE: Final = 4
+# Two hundred commands with five each, their callers, and as much again to spare.
+DESCRIPTORS_WANTED: Final = 8192
 
 
 def _prctl(option: int, argument: int) -> int:
@@ -45,3 +47,11 @@ def is_dumpable() -> bool:
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that started it ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def allow_many_descriptors() -> None:
+    """Raise the soft limit: a command holds about five, and two hundred may run."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

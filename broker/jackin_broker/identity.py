@@ -28,6 +28,7 @@ __all__ = [
     "PinnedBinary",
     "PinnedFile",
     "changed_operand",
+    "digest_of",
     "file_operands",
     "find_binary",
     "is_unchanged",
@@ -123,6 +124,19 @@ def pin_again(pinned: PinnedBinary) -> PinnedBinary:
         raise ConfigError(f"host_binaries: {pinned.name!r} is no longer at {pinned.path}")
     check_trusted(Path(pinned.path))
     return _pin(pinned.name, pinned.path, pinned.search_path)
+
+
+def digest_of(pinned: PinnedBinary) -> str:
+    """The digest that an approval stores: of the program's bytes, and of a script's interpreters.
+
+    Empty for a program that is too large to be read.
+    """
+    digests = [file.sha256 for file in (pinned.file, *pinned.interpreters)]
+    if not all(digests):
+        return ""
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(f"{one}\n" for one in digests).encode()).hexdigest()
 
 
 def state_of(pinned: PinnedBinary) -> BinaryState:

@@ -8,21 +8,44 @@ process does, whichever is noticed first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
 
 from . import protocol
-from .connection import CapsuleConnection
+from .connection import Channel
 from .errors import PeerProtocolError
 from .frames import DataFrame, Frame, MessageFrame, Stream
 from .peer import Caller
 from .protocol import EndedBy, FromCapsule, StdinKind
-from .runner.running import Running
 
 # Credit is given back in pieces of a data frame, so that messages stay few.
 CREDIT_STEP_BYTES: Final = protocol.DATA_FRAME_MAX_BYTES // 2
+# A key at a terminal is answered at once: whoever types Ctrl-C learns that somebody is there.
+KEY_STEP_BYTES: Final = 1
+# Longer than the redactor holds a few bytes back in silence (output.SILENCE_S).
+STOP_NOTICE_S: Final = 0.06
+# A shim sends signals once it has heard of the start; we may still be writing that down.
+EARLY_SIGNALS_MAX: Final = 32
 
 T = TypeVar("T")
+
+
+class Receiver(Protocol):
+    """Who takes what the caller sends: a running command, or an MCP server."""
+
+    on_stopped: Callable[[int], None] | None
+
+    def write_stdin(self, data: bytes) -> None: ...
+    def close_stdin(self) -> None: ...
+    def send_signal(self, number: int) -> None: ...
+    def pause_output(self) -> None: ...
+    def resume_output(self) -> None: ...
+
+
+class TerminalEnd(Protocol):
+    """Our end of a command's terminal."""
+
+    def resize(self, rows: int, cols: int) -> None: ...
 
 
 class CallerGone(Exception):
@@ -45,7 +68,7 @@ async def either(one: asyncio.Future[Any], other: asyncio.Future[Any]) -> None:
 class Intake:
     """The frames of one connection, sorted."""
 
-    def __init__(self, connection: CapsuleConnection, caller: Caller) -> None:
+    def __init__(self, connection: Channel, caller: Caller) -> None:
         loop = asyncio.get_running_loop()
         self._connection = connection
         self._caller = caller
@@ -54,18 +77,23 @@ class Intake:
         self._kind = StdinKind.NONE
         self._early = bytearray()
         self._stdin_ended = False
-        self._running: Running | None = None
+        self._running: Receiver | None = None
         self._pending_bytes = 0
         self._credit = False
         self._credit_due = 0
+        self._credit_step = CREDIT_STEP_BYTES
+        self._early_signals: list[int] = []
+        self._terminal: TerminalEnd | None = None
+        self._resized: protocol.Resize | None = None  # as long as there is no terminal yet
         self._output_flows = True
         self.gone: asyncio.Future[CallerGone] = loop.create_future()
-        loop.add_reader(caller.pidfd, self._caller_ended)
+        if caller.pidfd is not None:
+            loop.add_reader(caller.pidfd, self._caller_ended)
         connection.attach(self)
 
     def close(self) -> None:
         """Stop watching; the futures that nobody awaited are dropped in silence."""
-        asyncio.get_running_loop().remove_reader(self._caller.pidfd)
+        self._stop_watching()
         for future in (self._first, self._stdin_whole, self.gone):
             if future.done() and not future.cancelled():
                 future.exception()
@@ -112,13 +140,33 @@ class Intake:
             raise PeerProtocolError("stdin was declared none, but some came")
         return bytes(self._early) if kind is StdinKind.CLOSED else b""
 
-    def run(self, running: Running, *, credit: bool) -> None:
-        """Pass everything on to the command from now on, first what is here already."""
+    def run(
+        self,
+        running: Receiver,
+        *,
+        credit: bool,
+        terminal: TerminalEnd | None = None,
+        given: bytes | None = None,
+    ) -> None:
+        """Pass everything on to the command from now on, first what is here already.
+
+        `given`: what stdin holds instead, when the caller has none (delivery `stdin`).
+        """
         self._running, self._credit = running, credit
-        running.on_stopped = lambda number: self._connection.send(protocol.ExecStopped(number))
+        running.on_stopped = self._command_stopped
         if not self._output_flows:
             running.pause_output()
+        if terminal is not None:
+            self._terminal, self._credit_step = terminal, KEY_STEP_BYTES
+            if self._resized is not None:
+                terminal.resize(self._resized.rows, self._resized.cols)
+        for number in self._early_signals:
+            running.send_signal(number)
         if self._kind is StdinKind.NONE:
+            if given is not None:
+                self._credit = False  # nothing says how much of a value was read
+                self._pending_bytes += len(given)
+                running.write_stdin(given)
             running.close_stdin()
             return
         if self._early:
@@ -128,12 +176,17 @@ class Intake:
         if self._stdin_ended:
             running.close_stdin()
 
+    def _command_stopped(self, number: int) -> None:
+        """Its last words go first: who hears of the stop stops too, and shows no more."""
+        stopped = protocol.ExecStopped(number)
+        asyncio.get_running_loop().call_later(STOP_NOTICE_S, self._connection.send, stopped)
+
     def stdin_consumed(self, size: int) -> None:
         """The command took so many bytes."""
         self._pending_bytes -= size
         if self._credit:
             self._credit_due += size
-            if self._credit_due >= CREDIT_STEP_BYTES:
+            if self._credit_due >= self._credit_step:
                 self._connection.send(protocol.StdinCredit(self._credit_due))
                 self._credit_due = 0
         if self._pending_bytes < protocol.STDIN_WINDOW_BYTES:
@@ -169,8 +222,12 @@ class Intake:
             else:
                 self._running.pause_output()
 
+    def _stop_watching(self) -> None:
+        if self._caller.pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._caller.pidfd)
+
     def _caller_ended(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._caller.pidfd)
+        self._stop_watching()
         self.leave(EndedBy.CALLER_GONE, "the calling process ended")
 
     def leave(
@@ -214,8 +271,12 @@ class Intake:
             case protocol.Signal(number):
                 if self._running is not None:
                     self._running.send_signal(number)
-            case protocol.Resize():
-                pass  # no command of this version has a terminal
+                elif len(self._early_signals) < EARLY_SIGNALS_MAX:
+                    self._early_signals.append(number)
+            case protocol.Resize(rows, cols):
+                self._resized = message
+                if self._terminal is not None:
+                    self._terminal.resize(rows, cols)
             case protocol.Cancel():
                 self.leave(EndedBy.CANCELLED, "the caller took the request back")
             case _:

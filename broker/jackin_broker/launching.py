@@ -7,8 +7,10 @@ that holds what the agent may read anyway.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .capsules import Capsule
-from .config import Config
+from .config import COMPAT_CONSTRUCT, Config
 from .errors import ConfigError
 from .operator_protocol import CapsuleReady, MountView
 from .paths import CAPSULE_BIN_DIR, Paths
@@ -19,9 +21,14 @@ _CAPSULE_PATH = f"{CAPSULE_BIN_DIR}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/us
 
 
 async def capsule_ready(
-    seq: int, capsule: Capsule, config: Config, resolver: Resolver, paths: Paths
+    seq: int,
+    capsule: Capsule,
+    config: Config,
+    resolver: Resolver,
+    paths: Paths,
+    bridge: Mapping[str, str],
 ) -> CapsuleReady:
-    """The reply to `OpenCapsule`.
+    """The reply to `OpenCapsule`; `bridge` are the variables of its bridge, if it has one.
 
     Raises: SourceError for a launch-time value that does not come; ConfigError for one that
     cannot be a variable.
@@ -33,11 +40,29 @@ async def capsule_ready(
         name=name,
         run_dir=str(paths.capsule_dir(name)),
         bin_dir=str(paths.shim_dir(name)),
-        env={**given, **_environment(capsule, config, paths)},
+        env={**given, **_environment(capsule, config, paths), **bridge},
         kind=capsule.kind.value,
         uids=tuple(sorted(capsule.uids)),
         mounts=tuple(MountView(m.capsule, m.host, m.read_only) for m in capsule.mounts),
+        image=capsule.config.image,
+        run_as=capsule.config.run_as,
     )
+
+
+async def entry_variables(
+    capsule: Capsule,
+    config: Config,
+    resolver: Resolver,
+    bridge: Mapping[str, str],
+    *,
+    with_values: bool,
+) -> dict[str, str]:
+    """What an entry into a capsule gets that is no launch: `docker exec`, compose, a VM.
+
+    Its PATH and its paths are its own. Raises: as `capsule_ready`.
+    """
+    given = await _launch_values(capsule.name, config, resolver) if with_values else {}
+    return {**given, **_names(capsule, config), **bridge}
 
 
 async def _launch_values(name: str, config: Config, resolver: Resolver) -> dict[str, str]:
@@ -62,10 +87,19 @@ def _environment(capsule: Capsule, config: Config, paths: Paths) -> dict[str, st
     Without a boundary nothing is mounted: the doorway is where it is, and the launcher puts
     the programs in front of the PATH that it has.
     """
-    env = {
-        "JACKIN_EXEC_BINDINGS": ",".join(sorted(config.bindings_of(capsule.name))),
-        "JACKIN_HOST_BINARIES": ",".join(capsule.config.host_binaries),
-    }
+    env = _names(capsule, config)
     if capsule.has_boundary:
         return {"PATH": _CAPSULE_PATH, **env}
     return {"JACKIN_BROKER_SOCKET": str(paths.capsule_socket(capsule.name)), **env}
+
+
+def _names(capsule: Capsule, config: Config) -> dict[str, str]:
+    """What may be asked for, by name; for the seed's own programs under its name, too."""
+    binaries = ",".join(capsule.config.host_binaries)
+    env = {
+        "JACKIN_EXEC_BINDINGS": ",".join(sorted(config.bindings_of(capsule.name))),
+        "JACKIN_HOST_BINARIES": binaries,
+    }
+    if COMPAT_CONSTRUCT in capsule.config.compat:
+        env["CONSTRUCT_HOST_BINARIES"] = binaries
+    return env

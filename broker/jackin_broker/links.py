@@ -26,9 +26,10 @@ from .paths import CAPSULE_BIN_DIR
 
 SHIM_NAME: Final = "jackin-exec"
 CAPSULE_NAME: Final = "jackin-capsule"
+SHELL_SHIM_NAME: Final = "jackin-exec-sh"
 _PACKAGE: Final = "jackin_capsule"
 _MANIFEST: Final = ".manifest.json"
-_RESERVED: Final = frozenset({SHIM_NAME, CAPSULE_NAME, "lib"})
+_RESERVED: Final = frozenset({SHIM_NAME, CAPSULE_NAME, SHELL_SHIM_NAME, "lib"})
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
 _DIRECTORY_MODE: Final = 0o755
@@ -89,7 +90,8 @@ def _check(names: Iterable[str], interpreter: str) -> None:
 def _sync_package(dest: Path, interpreter: str) -> bool:
     """Write launchers and package unless they are there already; the manifest comes last."""
     sources = {path.name: path.read_bytes() for path in _package_sources()}
-    wanted = _manifest(sources, interpreter)
+    script = shell_shim()
+    wanted = _manifest({**sources, SHELL_SHIM_NAME: script}, interpreter)
     manifest = dest / _MANIFEST
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(manifest.read_bytes())
@@ -115,6 +117,7 @@ def _sync_package(dest: Path, interpreter: str) -> bool:
             arguments=arguments,
         )
         replace_file(dest / name, text.encode(), mode=_PROGRAM_MODE)
+    replace_file(dest / SHELL_SHIM_NAME, script, mode=_PROGRAM_MODE)
     record = {"made_from": wanted, "is_compiled": is_compiled}
     replace_file(manifest, json.dumps(record).encode(), mode=_FILE_MODE)
     return is_compiled
@@ -128,6 +131,14 @@ def _package_sources() -> list[Path]:
             f"the package {_PACKAGE} is not installed", hint="install jackin-exec again"
         )
     return sorted(Path(spec.submodule_search_locations[0]).glob("*.py"))
+
+
+def shell_shim() -> bytes:
+    """The shim for a capsule without Python, a script for sh and curl.
+
+    Raises: ConfigError when the package is not installed.
+    """
+    return (_package_sources()[0].parent / SHELL_SHIM_NAME).read_bytes()
 
 
 def _manifest(sources: dict[str, bytes], interpreter: str) -> list[str]:

@@ -5,9 +5,11 @@ It refuses to know streams; it reads values, as the needle maker must.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from .bindings import Binding, Credential, Delivery, Redact, ValueSource
+from .bindings import Binding, Credential, Delivery, EnvSource, Redact, ValueSource
 from .errors import DenialCode, JackinError, Refusal
 from .redact import needles
 
@@ -20,31 +22,76 @@ def has_needles(binding: Binding) -> bool:
     return binding.redact is not Redact.OFF and binding.delivery is not Delivery.SSH_AGENT
 
 
-def unredactable_words(binding: Binding) -> str:
-    """Why the prompt can already say that this value cannot be masked; empty if it cannot.
+class Unredactable:
+    """Why the values of some bindings could not be masked when they were last seen.
 
-    Only a value that stands in the configuration is known before it is asked for.
+    The reasons alone, for the broker's life; a value is seen when it is delivered or checked. A
+    binding that is configured otherwise is another one.
     """
-    if not has_needles(binding) or not isinstance(binding.source, ValueSource):
-        return ""
-    return needles.refusal_of(binding.source.value.encode("utf-8", "surrogateescape")) or ""
+
+    def __init__(self) -> None:
+        self._reasons: Final[dict[Binding, str]] = {}
+
+    def note(self, binding: Binding, why: str | None) -> None:
+        """Its value was looked at: `why` it cannot be masked, None if it can."""
+        if why is None:
+            self._reasons.pop(binding, None)
+        else:
+            self._reasons[binding] = why
+
+    def forget(self) -> None:
+        """The configuration was read again: what was stored since is not known."""
+        self._reasons.clear()
+
+    def words(self, binding: Binding) -> str:
+        """Why the prompt can already say that this value cannot be masked; empty if it cannot.
+
+        What stands in the configuration is known before it is asked for.
+        """
+        if not has_needles(binding):
+            return ""
+        if isinstance(binding.source, ValueSource):
+            value = binding.source.value.encode("utf-8", "surrogateescape")
+            return needles.refusal_of(value) or ""
+        return self._reasons.get(binding, "")
 
 
-def check_redactable(credentials: Iterable[Credential]) -> None:
-    """Return when each value that must be masked can be.
+def check_redactable(credentials: Iterable[Credential], known: Unredactable) -> None:
+    """Return when each value that must be masked can be; all are noted in `known` first.
 
     Raises: Refusal(UNREDACTABLE) that names the binding.
     """
+    refused: list[tuple[str, str]] = []
     for credential in credentials:
         if not has_needles(credential.binding):
             continue
         why = needles.refusal_of(credential.reveal())
+        known.note(credential.binding, why)
         if why is not None:
-            raise Refusal(
-                DenialCode.UNREDACTABLE,
-                f"the value of {credential.binding.name} cannot be redacted: {why}",
-                hint='the operator may store another value, or set redact = "off" for that binding',
-            )
+            refused.append((credential.binding.name, why))
+    for name, why in refused:
+        raise Refusal(
+            DenialCode.UNREDACTABLE,
+            f"the value of {name} cannot be redacted: it {why}",
+            hint='the operator may store another value, or set redact = "off" for that binding',
+        )
+
+
+def known_needles(bindings: Iterable[Binding], environ: Mapping[str, str]) -> needles.NeedleSet:
+    """The needles of values that stand in the configuration or in the environment.
+
+    For what is written down before a request is decided, when no source may be asked.
+    """
+    known: list[tuple[str, bytes, Redact]] = []
+    for binding in bindings:
+        match binding.source:
+            case ValueSource(value) if binding.on_demand and has_needles(binding):
+                known.append((binding.name, value.encode("utf-8", "surrogateescape"), Redact.ON))
+            case EnvSource(variable) if binding.on_demand and has_needles(binding):
+                known.append((binding.name, os.fsencode(environ.get(variable, "")), Redact.ON))
+            case _:
+                pass
+    return needles.build(known)
 
 
 def needles_of(credentials: Iterable[Credential]) -> needles.NeedleSet:
@@ -54,7 +101,7 @@ def needles_of(credentials: Iterable[Credential]) -> needles.NeedleSet:
     """
     try:
         return needles.build(
-            (credential.binding.name, credential.reveal(), credential.binding.redact)
+            (credential.masked_as, credential.reveal(), credential.binding.redact)
             for credential in credentials
             if has_needles(credential.binding)
         )

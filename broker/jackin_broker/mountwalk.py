@@ -49,10 +49,14 @@ class _AbsoluteLink(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """An open directory: `below` are the components, free of links, from the mount's root."""
+    """An open directory: `below` are the components, free of links, from the mount's root.
+
+    `root` is that root's device and inode.
+    """
 
     fd: int
     mount: Mount
+    root: tuple[int, int]
     below: tuple[bytes, ...]
 
     @property
@@ -69,11 +73,11 @@ def walk(path: bytes, mounts: Sequence[Mount]) -> Place:
     while True:
         mount, relative = _longest_mount(path, mounts)
         try:
-            fd, below = _descend(mount, relative, links)
+            fd, root, below = _descend(mount, relative, links)
         except _AbsoluteLink as link:
             path, links = link.target, link.links
             continue
-        return Place(fd, mount, below)
+        return Place(fd, mount, root, below)
 
 
 def why(error: OSError) -> str:
@@ -119,12 +123,15 @@ def _normal(path: bytes) -> list[bytes]:
     return parts
 
 
-def _descend(mount: Mount, relative: list[bytes], links: int) -> tuple[int, tuple[bytes, ...]]:
-    """The directory at `relative` below a mount, and its components without links.
+def _descend(
+    mount: Mount, relative: list[bytes], links: int
+) -> tuple[int, tuple[int, int], tuple[bytes, ...]]:
+    """The directory at `relative` below a mount, that mount's root, the components between.
 
     Raises: Unreachable, _AbsoluteLink.
     """
     held = [_open_root(mount)]
+    root = os.fstat(held[0])
     names: list[bytes] = []
     pending = deque(relative)
     try:
@@ -147,7 +154,7 @@ def _descend(mount: Mount, relative: list[bytes], links: int) -> tuple[int, tupl
             if target.startswith(b"/"):
                 raise _AbsoluteLink(b"/".join((target, *pending)), links)
             pending.extendleft(reversed(target.split(b"/")))
-        return held.pop(), tuple(names)
+        return held.pop(), (root.st_dev, root.st_ino), tuple(names)
     finally:
         for fd in held:
             os.close(fd)

@@ -2,8 +2,9 @@
 
 A command that was approved for `psql -f report.sql` must not run another `report.sql`. So each
 argument that may name a regular file which the agent can change is digested when asked, and
-again before it runs. Read generously: the argument itself, what follows its first `=`, what
-follows a short option's letter, each also without a leading `@`; a wrong guess costs a digest.
+again before it runs. Read generously: the argument itself, what follows its first `=` and its
+second, what follows a short option's letter, each also without a leading `@`; a wrong guess costs
+a digest.
 What such files include is not covered.
 
 Invariants: opening never blocks, never has a side effect (first by O_PATH, read only once it is
@@ -33,6 +34,8 @@ _LINKS_MAX: Final = 40
 # PATH_MAX: nothing longer can be opened.
 _PATH_MAX_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1024 * 1024
+# An option's own and that of the field which it sets.
+_EQUALS_MAX: Final = 2
 # `self` there is another process for the command than for us.
 _PROC: Final = b"/proc"
 # Its own streams, whose kind a request declares and a rule admits.
@@ -193,8 +196,11 @@ def _is_pipe(path: bytes, cwd_fd: int) -> bool:
 def _paths_in(arg: bytes) -> Iterator[bytes]:
     """The texts within an argument that may be paths."""
     texts = [arg]
-    if b"=" in arg:
-        texts.append(arg.split(b"=", 1)[1])
+    # `--field=body=@notes` names a file after its second one.
+    for _ in range(_EQUALS_MAX):
+        if b"=" not in texts[-1]:
+            break
+        texts.append(texts[-1].split(b"=", 1)[1])
     if arg.startswith(b"-") and not arg.startswith(b"--"):
         texts.append(arg[2:])
     for text in texts:

@@ -2,20 +2,61 @@
 
 The same frames as on broker.sock, messages only. Every call carries a `seq` that its reply
 repeats; pushes to an attached client carry none. A call may hold a value (a vault's
-passphrase), no reply or push has a field for one.
+passphrase), no reply or push has a field for one. The calls are in `operator_calls.py`, what is
+shown is in `operator_views.py`.
 Pure: no I/O.
 """
 
 from __future__ import annotations
 
-import hashlib
-from enum import Enum
 from typing import Final
 
 import msgspec
 
 from .errors import PeerProtocolError
-from .protocol import StdinKind, Target, TerminalSize, Text
+from .operator_calls import Attach as Attach
+from .operator_calls import Call as Call
+from .operator_calls import CapsuleEnv as CapsuleEnv
+from .operator_calls import CheckCredential as CheckCredential
+from .operator_calls import Decide as Decide
+from .operator_calls import DenyAll as DenyAll
+from .operator_calls import GetStatus as GetStatus
+from .operator_calls import KillRequest as KillRequest
+from .operator_calls import ListCredentials as ListCredentials
+from .operator_calls import ListGrants as ListGrants
+from .operator_calls import ListHistory as ListHistory
+from .operator_calls import ListRequests as ListRequests
+from .operator_calls import ListRules as ListRules
+from .operator_calls import OpenCapsule as OpenCapsule
+from .operator_calls import RecordInit as RecordInit
+from .operator_calls import Reload as Reload
+from .operator_calls import RevokeAll as RevokeAll
+from .operator_calls import RevokeGrant as RevokeGrant
+from .operator_calls import RevokeToken as RevokeToken
+from .operator_calls import Stop as Stop
+from .operator_calls import UnlockVault as UnlockVault
+from .operator_calls import Watch as Watch
+from .operator_views import FINAL_STATES as FINAL_STATES
+from .operator_views import ONCE as ONCE
+from .operator_views import BindingView as BindingView
+from .operator_views import BridgeView as BridgeView
+from .operator_views import CapsuleStatus as CapsuleStatus
+from .operator_views import CredentialView as CredentialView
+from .operator_views import FileOperandView as FileOperandView
+from .operator_views import GrantKind as GrantKind
+from .operator_views import GrantOffer as GrantOffer
+from .operator_views import GrantTerm as GrantTerm
+from .operator_views import GrantView as GrantView
+from .operator_views import MountView as MountView
+from .operator_views import PeerView as PeerView
+from .operator_views import ProcessView as ProcessView
+from .operator_views import RequestState as RequestState
+from .operator_views import RequestView as RequestView
+from .operator_views import RuleView as RuleView
+from .operator_views import StdinView as StdinView
+from .operator_views import still_of as still_of
+from .operator_views import stored_text as stored_text
+from .operator_views import view_digest as view_digest
 
 OPERATOR_PROTOCOL_VERSION: Final = 1
 # A queue of 1,000 prompts with long arguments; the peer is the operator's own uid.
@@ -23,236 +64,6 @@ OPERATOR_MESSAGE_MAX_BYTES: Final = 64 * 1024 * 1024
 # What the prompt shows of a closed stdin (DESIGN §7; issue "stdin seen": up to 64 KiB).
 STDIN_PREVIEW_MAX_BYTES: Final = 64 * 1024
 
-
-class RequestState(str, Enum):
-    """The desk's states (DESIGN §7)."""
-
-    WAITING = "waiting"
-    APPROVED = "approved"
-    RESOLVING = "resolving"
-    RUNNING = "running"
-    DONE = "done"
-    DENIED = "denied"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
-FINAL_STATES: Final = frozenset(
-    {RequestState.DONE, RequestState.DENIED, RequestState.EXPIRED, RequestState.CANCELLED}
-)
-
-
-class BindingView(msgspec.Struct, frozen=True):
-    """One row that the operator can tick. `wanted`: the agent named it. No value."""
-
-    name: str
-    source: str
-    delivery: str
-    label: str = ""
-    wanted: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-class FileOperandView(msgspec.Struct, frozen=True):
-    """An argument that names a file which the agent can change."""
-
-    path: Text
-    size_bytes: int
-    sha256: str
-
-
-class StdinView(msgspec.Struct, frozen=True):
-    """What the command will read. `preview` is base64 of the first bytes of a closed one."""
-
-    kind: StdinKind
-    size_bytes: int = 0
-    sha256: str = ""
-    preview: bytes = b""
-
-
-class ProcessView(msgspec.Struct, frozen=True):
-    """One process of the caller's chain, a label and never proof."""
-
-    pid: int
-    name: str
-
-
-class RequestView(msgspec.Struct, frozen=True):
-    """All that an operator is shown of one request. Texts are raw: `display.py` shows them.
-
-    `digest` of it, made by `view_digest`, names what was displayed: the volatile fields
-    (`state`, `position`, `expires_in_s`, `exit_code`, `outcome`) do not count.
-    """
-
-    id: str
-    capsule: str
-    capsule_kind: str
-    command: Text
-    args: tuple[Text, ...]
-    cwd: Text
-    capsule_cwd: Text
-    cwd_writable: bool
-    binary_path: Text
-    target: Target
-    confinement: str
-    stdin: StdinView
-    tty: TerminalSize | None
-    reason: str
-    want: tuple[str, ...]
-    bindings: tuple[BindingView, ...]
-    files: tuple[FileOperandView, ...]
-    asked_by: tuple[ProcessView, ...]
-    notices: tuple[str, ...]
-    state: RequestState = RequestState.WAITING
-    position: int = 0
-    expires_in_s: float = 0
-    outcome: str = ""
-    exit_code: int | None = None
-
-
-def view_digest(view: RequestView) -> str:
-    """The hex SHA-256 of what an operator is shown, without what merely passes."""
-    return hashlib.sha256(still_of(view)).hexdigest()
-
-
-def still_of(view: RequestView) -> bytes:
-    """The view as it is sent, without what merely passes."""
-    still = msgspec.structs.replace(
-        view,
-        state=RequestState.WAITING,
-        position=0,
-        expires_in_s=0,
-        outcome="",
-        exit_code=None,
-    )
-    return msgspec.json.encode(still)
-
-
-class CapsuleStatus(msgspec.Struct, frozen=True):
-    """One capsule that the broker serves. `init_pid` is 0 where none is recorded."""
-
-    name: str
-    kind: str
-    socket: str
-    uids: tuple[int, ...] = ()
-    init_pid: int = 0
-    note: str = ""
-
-
-class MountView(msgspec.Struct, frozen=True):
-    """A path in the capsule and the host directory behind it."""
-
-    capsule: str
-    host: str
-    read_only: bool = False
-
-
-# --- calls ------------------------------------------------------------------------------
-
-
-class Attach(msgspec.Struct, frozen=True, tag="Attach"):
-    """First message of a client that wants pushes. `client`: picker, plain or follow."""
-
-    seq: int
-    protocol: int
-    client: str = "picker"
-
-
-class ListRequests(msgspec.Struct, frozen=True, tag="ListRequests"):
-    """Every request on the desk that has not ended."""
-
-    seq: int
-
-
-class Decide(msgspec.Struct, frozen=True, tag="Decide"):
-    """Answer one request. `digest` is `view_digest` of what was displayed.
-
-    An empty `digest` is refused; `decide ID` on the command line reads the view first.
-    """
-
-    seq: int
-    id: str
-    digest: str
-    approve: bool
-    bindings: tuple[str, ...] = ()
-    reason: str = ""
-
-
-class KillRequest(msgspec.Struct, frozen=True, tag="KillRequest"):
-    """End a running command, whole tree."""
-
-    seq: int
-    id: str
-
-
-class GetStatus(msgspec.Struct, frozen=True, tag="GetStatus"):
-    """What is up. With `check_keyring` the keyring itself is asked, which takes a while."""
-
-    seq: int
-    check_keyring: bool = False
-
-
-class Reload(msgspec.Struct, frozen=True, tag="Reload"):
-    """Read the configuration again."""
-
-    seq: int
-
-
-class Stop(msgspec.Struct, frozen=True, tag="Stop"):
-    """End the broker; what waits is denied, what runs is ended."""
-
-    seq: int
-
-
-class UnlockVault(msgspec.Struct, frozen=True, tag="UnlockVault"):
-    """Unlock the vault for this broker's life. Holds a value: never logged, never repeated."""
-
-    seq: int
-    passphrase: str
-
-    def __repr__(self) -> str:
-        return f"UnlockVault(seq={self.seq}, passphrase=<hidden>)"
-
-
-class CheckCredential(msgspec.Struct, frozen=True, tag="CheckCredential"):
-    """Resolve this binding once and say whether it worked; the value stays in the broker."""
-
-    seq: int
-    name: str
-    capsule: str = ""
-
-
-class OpenCapsule(msgspec.Struct, frozen=True, tag="OpenCapsule"):
-    """Serve a capsule for `launch`, as long as this connection lives."""
-
-    seq: int
-    name: str
-    kind: str
-    uids: tuple[int, ...]
-    mounts: tuple[MountView, ...] = ()
-
-
-class RecordInit(msgspec.Struct, frozen=True, tag="RecordInit"):
-    """The capsule's PID 1, as the host numbers it, from the one who started it."""
-
-    seq: int
-    name: str
-    pid: int
-
-
-Call = (
-    Attach
-    | ListRequests
-    | Decide
-    | KillRequest
-    | GetStatus
-    | Reload
-    | Stop
-    | UnlockVault
-    | CheckCredential
-    | OpenCapsule
-    | RecordInit
-)
 
 # --- replies and pushes -----------------------------------------------------------------
 
@@ -267,20 +78,46 @@ class Attached(msgspec.Struct, frozen=True, tag="Attached"):
 
 
 class Requests(msgspec.Struct, frozen=True, tag="Requests"):
-    """The reply to `ListRequests`, oldest first."""
+    """The reply to `ListRequests`, oldest first, and to `ListHistory`, newest first."""
 
     seq: int
     requests: tuple[RequestView, ...]
 
 
 class Decided(msgspec.Struct, frozen=True, tag="Decided"):
-    """Whether the decision was taken; if not, `code` and `reason` say why."""
+    """Whether the decision was taken; if not, `code` and `reason` say why.
+
+    `grant_id` is the grant that came of it. Accepted with a `code`: the request was decided, and
+    what should have been stored with it was not; `reason` says why.
+    """
 
     seq: int
     id: str
     accepted: bool
     code: str = ""
     reason: str = ""
+    grant_id: str = ""
+
+
+class Grants(msgspec.Struct, frozen=True, tag="Grants"):
+    """The reply to `ListGrants`, oldest first."""
+
+    seq: int
+    grants: tuple[GrantView, ...]
+
+
+class Rules(msgspec.Struct, frozen=True, tag="Rules"):
+    """The reply to `ListRules`, in the configuration's order."""
+
+    seq: int
+    rules: tuple[RuleView, ...]
+
+
+class Credentials(msgspec.Struct, frozen=True, tag="Credentials"):
+    """The reply to `ListCredentials`, in the configuration's order."""
+
+    seq: int
+    rows: tuple[CredentialView, ...]
 
 
 class StatusReport(msgspec.Struct, frozen=True, tag="StatusReport"):
@@ -299,6 +136,8 @@ class StatusReport(msgspec.Struct, frozen=True, tag="StatusReport"):
     notices: tuple[str, ...] = ()
     # Where no credential can come out of the keyring, and `keyring` says why: what to do.
     keyring_hint: str = ""
+    # Nobody has to be attached: a popup would be seen.
+    can_pop_up: bool = False
 
 
 class CapsuleReady(msgspec.Struct, frozen=True, tag="CapsuleReady"):
@@ -315,6 +154,19 @@ class CapsuleReady(msgspec.Struct, frozen=True, tag="CapsuleReady"):
     kind: str = ""
     uids: tuple[int, ...] = ()
     mounts: tuple[MountView, ...] = ()
+    image: str = ""
+    run_as: int = 0
+
+
+class CapsuleVariables(msgspec.Struct, frozen=True, tag="CapsuleVariables"):
+    """What to put into a capsule's environment; all of it may be read by the agent."""
+
+    seq: int
+    name: str
+    env: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"CapsuleVariables(seq={self.seq}, name={self.name!r}, env={sorted(self.env)})"
 
 
 class Done(msgspec.Struct, frozen=True, tag="Done"):
@@ -340,11 +192,16 @@ class RequestChanged(msgspec.Struct, frozen=True, tag="RequestChanged"):
 
 
 class Output(msgspec.Struct, frozen=True, tag="Output"):
-    """A push: redacted bytes that a running command wrote. `stream` is 1 or 2."""
+    """A push: redacted bytes that a running command wrote. `stream` is 1 or 2.
+
+    `skipped_bytes` were left out before these: written before anyone watched, or faster than
+    this client reads.
+    """
 
     id: str
     stream: int
     data: bytes
+    skipped_bytes: int = 0
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag="Goodbye"):
@@ -353,7 +210,19 @@ class Goodbye(msgspec.Struct, frozen=True, tag="Goodbye"):
     reason: str
 
 
-Reply = Attached | Requests | Decided | StatusReport | CapsuleReady | Done | Failed
+Reply = (
+    Attached
+    | Requests
+    | Decided
+    | Grants
+    | Rules
+    | Credentials
+    | StatusReport
+    | CapsuleReady
+    | CapsuleVariables
+    | Done
+    | Failed
+)
 Push = RequestChanged | Output | Goodbye
 
 _calls = msgspec.json.Decoder(Call)

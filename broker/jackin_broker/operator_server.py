@@ -12,23 +12,29 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
 from . import __version__
 from . import operator_protocol as op
-from .approvals import Approvals
-from .desk import Decision, DecisionRefused
+from .desk import DecisionRefused
 from .errors import DenialCode, JackinError, LocalProtocolError, PeerProtocolError, Refusal
-from .frames import DataFrame, Frame, FrameDecoder, message_frame
+from .frames import DataFrame, Frame, FrameDecoder, Stream, message_frame
+from .grants.granting import Granting
+from .operator_desk import OperatorDesk
 from .peer import check_operator
+from .services import Services
 
 _log = logging.getLogger(__name__)
 
 # Unread pushes of one client, more than a capsule may cause at once (desk.py); a picker that
 # hangs longer than this is better restarted.
 UNREAD_MAX_BYTES: Final = 32 * 1024 * 1024
+# Live output that a client has not read: past it pieces are left out and counted, so that its
+# prompts never wait behind a command that writes without end.
+UNREAD_OUTPUT_MAX_BYTES: Final = 1024 * 1024
 READ_BYTES: Final = 64 * 1024
 _TOO_LONG: Final = (
     DenialCode.INTERNAL_ERROR.value,
@@ -37,6 +43,8 @@ _TOO_LONG: Final = (
 )
 # Which clients can answer a prompt, so that `no_operator` does not apply.
 COUNTING_CLIENTS: Final = frozenset({"picker", "plain", "follow"})
+# Which of them have the prompt on the screen, so that no popup is needed.
+SHOWING_CLIENTS: Final = frozenset({"picker", "plain"})
 
 
 class Steward(Protocol):
@@ -56,9 +64,13 @@ class Steward(Protocol):
 
     async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]: ...
 
-    def record_init(self, name: str, pid: int, session_id: str) -> None: ...
+    def record_init(self, name: str, pid: int, session_id: str, container: str) -> None: ...
 
     def close_capsule(self, name: str, session_id: str) -> None: ...
+
+    async def capsule_env(self, call: op.CapsuleEnv) -> op.CapsuleVariables: ...
+
+    def revoke_token(self, name: str) -> None: ...
 
     def notices(self) -> tuple[str, ...]: ...
 
@@ -67,10 +79,16 @@ class OperatorServer:
     """Serves operator.sock until `close`."""
 
     def __init__(
-        self, listener: socket.socket, approvals: Approvals, steward: Steward, broker_pid: int
+        self,
+        listener: socket.socket,
+        services: Services,
+        granting: Granting,
+        steward: Steward,
+        broker_pid: int,
     ) -> None:
         self._listener = listener
-        self._approvals = approvals
+        self._services = services
+        self._desk = OperatorDesk(services, granting)
         self._steward = steward
         self._broker_pid = broker_pid
         self._server: asyncio.Server | None = None
@@ -99,7 +117,7 @@ class OperatorServer:
             writer.write(_frame(op.Failed(0, refusal.code.value, str(refusal), refusal.hint)))
             writer.close()
             return
-        client = _Client(reader, writer, self._approvals, self._steward)
+        client = _Client(reader, writer, self._services, self._desk, self._steward)
         self._clients.add(client)
         try:
             await client.run()
@@ -114,11 +132,15 @@ class _Client:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        approvals: Approvals,
+        services: Services,
+        desk: OperatorDesk,
         steward: Steward,
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._approvals, self._steward = approvals, steward
+        self._approvals, self._live = services.approvals, services.live
+        self._desk, self._steward = desk, steward
+        self._watched: set[str] = set()
+        self._skipped: dict[str, int] = {}  # request → bytes of it that were left out
         self._leave: Callable[[], None] | None = None
         self._launched: dict[str, str] = {}  # capsule → the session that proves the launch
         self.ended: Final = asyncio.Event()
@@ -157,6 +179,8 @@ class _Client:
     async def _cease(self) -> None:
         if self._leave is not None:
             self._leave()
+        for request_id in tuple(self._watched):
+            self._unwatch(request_id)
         self._writer.close()
         for name, session_id in self._launched.items():
             self._steward.close_capsule(name, session_id)
@@ -186,14 +210,11 @@ class _Client:
         match call:
             case op.Attach():
                 return self._attach(call)
-            case op.ListRequests(seq):
-                return op.Requests(seq, self._approvals.desk.views(self._approvals.now()))
-            case op.Decide():
-                decision = Decision(call.id, call.digest, call.approve, call.bindings, call.reason)
-                self._approvals.decide(decision)
-                return op.Decided(call.seq, call.id, True)
+            case op.Watch(seq, request_id):
+                self._watch(request_id) if call.on else self._unwatch(request_id)
             case op.KillRequest(seq, request_id):
-                self._steward.kill(request_id)
+                if not self._desk.stop(request_id):
+                    self._steward.kill(request_id)
             case op.GetStatus(seq):
                 return await self._steward.status(seq, check_keyring=call.check_keyring)
             case op.Reload(seq):
@@ -209,8 +230,47 @@ class _Client:
                 self._launched[ready.name] = session_id
                 return ready
             case op.RecordInit(seq, name, pid):
-                self._steward.record_init(name, pid, self._launched.get(name, ""))
+                self._steward.record_init(name, pid, self._launched.get(name, ""), call.container)
+            case op.CapsuleEnv():
+                return await self._steward.capsule_env(call)
+            case op.RevokeToken(seq, name):
+                self._steward.revoke_token(name)
+            case _:
+                return await self._desk.answer(call)
         return op.Done(seq)
+
+    def _watch(self, request_id: str) -> None:
+        """Push what a command writes, from the last of what it wrote.
+
+        Raises: Refusal when nothing of that id runs.
+        """
+        feed = self._live.feed(request_id)
+        if feed is None:
+            raise Refusal(DenialCode.BAD_REQUEST, "nothing of that id runs")
+        if request_id not in self._watched:
+            self._watched.add(request_id)
+            feed.watch(self, partial(self._show, request_id))
+
+    def _unwatch(self, request_id: str) -> None:
+        self._watched.discard(request_id)
+        self._skipped.pop(request_id, None)
+        feed = self._live.feed(request_id)
+        if feed is not None:
+            feed.unwatch(self)
+
+    def _show(self, request_id: str, stream: Stream, data: bytes, skipped: int) -> None:
+        """Push a piece of output, or count it where the client does not keep up."""
+        skipped += self._skipped.pop(request_id, 0)
+        if self._writer.transport.get_write_buffer_size() > UNREAD_OUTPUT_MAX_BYTES:
+            self._skipped[request_id] = skipped + len(data)
+        else:
+            self.push(op.Output(request_id, stream.value, data, skipped))
+
+    def _tell(self, view: op.RequestView) -> None:
+        """Push a request's change; of what ended there is no more output to come."""
+        if view.state in op.FINAL_STATES:
+            self._unwatch(view.id)
+        self.push(op.RequestChanged(view))
 
     def _attach(self, call: op.Attach) -> op.Attached:
         if call.protocol != op.OPERATOR_PROTOCOL_VERSION:
@@ -221,8 +281,9 @@ class _Client:
             )
         if self._leave is None:
             self._leave = self._approvals.listen(
-                lambda view: self.push(op.RequestChanged(view)),
+                self._tell,
                 counts=call.client in COUNTING_CLIENTS,
+                shows=call.client in SHOWING_CLIENTS,
             )
         return op.Attached(
             call.seq,

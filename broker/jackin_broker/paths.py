@@ -87,6 +87,11 @@ class Paths:
         roots = (self.config_dir, self.state_dir, self.private_dir, self.runtime_dir)
         return tuple(dict.fromkeys((*roots, *_leads_to(self.config_file))))
 
+    @property
+    def links_dir(self) -> Path:
+        """What `links sync` made, directory by directory."""
+        return self.state_dir / "links"
+
     def capsule_dir(self, name: str) -> Path:
         """The directory that is mounted at /jackin/run in this capsule.
 
@@ -104,6 +109,14 @@ class Paths:
         Raises: ConfigError for a name that is not one path component.
         """
         return self.capsule_dir(name) / SOCKET_NAME
+
+    def bridge_file(self, name: str) -> Path:
+        """This capsule's bridge key, in a place that is never mounted.
+
+        Raises: ConfigError for a name that is not one path component.
+        """
+        _check_name(name)
+        return self.private_dir / "bridge" / f"{name}.json"
 
     def shim_dir(self, name: str) -> Path:
         """The programs that are mounted at /jackin/bin in this capsule.

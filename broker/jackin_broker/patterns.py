@@ -23,7 +23,6 @@ import msgspec
 # Every rule of a configuration is compiled once; more rules than this only compile again.
 _COMPILED_MAX: Final = 1024
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
-_PRINTABLE: Final = range(0x20, 0x7F)
 
 
 class PatternError(ValueError):
@@ -40,6 +39,22 @@ class Rest(Enum):
     NOTHING = "nothing"
     PLAIN = "**"
     ANYTHING = "..."
+
+
+class Parting(Enum):
+    """How an argv and a pattern part from each other."""
+
+    OTHER = "other"
+    OPTION = "option"  # a wildcard would take it, were it no option
+    TOO_SHORT = "too short"
+    TOO_LONG = "too long"
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """The first element of an argv that a pattern does not name, and why. Zero is the command."""
+
+    index: int
+    parting: Parting
 
 
 class ElementPattern(msgspec.Struct, frozen=True):
@@ -91,6 +106,24 @@ class ArgvPattern(msgspec.Struct, frozen=True):
             return True
         return not any(element.startswith(b"-") for element in rest)
 
+    def mismatch(self, argv: Sequence[bytes], *, with_options: bool = False) -> Mismatch | None:
+        """Where this pattern and that argv part, or None when it names it."""
+        for index, pattern in enumerate(self.elements):
+            if index >= len(argv):
+                return Mismatch(index, Parting.TOO_SHORT)
+            if not pattern.matches(argv[index], with_options=with_options):
+                is_option = argv[index].startswith(b"-") and pattern.matches(
+                    argv[index], with_options=True
+                )
+                return Mismatch(index, Parting.OPTION if is_option else Parting.OTHER)
+        if self.matches(argv, with_options=with_options):
+            return None
+        start = len(self.elements)
+        if self.rest is Rest.NOTHING:
+            return Mismatch(start, Parting.TOO_LONG)
+        options = (i for i in range(start, len(argv)) if argv[i].startswith(b"-"))
+        return Mismatch(next(options), Parting.OPTION)
+
 
 @lru_cache(maxsize=_COMPILED_MAX)
 def compile_argv(texts: tuple[str, ...]) -> ArgvPattern:
@@ -120,15 +153,24 @@ def escape(element: bytes) -> str:
     return "\\..." if escaped == "..." else escaped
 
 
+def literal_of(text: str) -> bytes:
+    """The bytes that `escape` wrote as this text.
+
+    Raises: PatternError when it is a pattern, or none at all.
+    """
+    pattern = _element(text, 0)
+    if not pattern.is_literal:
+        raise PatternError(0, r"names more than one thing, a literal star is written \*")
+    return pattern.segments[0]
+
+
 def _escape_character(character: str) -> str:
     if character in "*\\":
         return "\\" + character
     code = ord(character)
-    if code in _PRINTABLE or 0xA0 <= code < 0xDC80:
-        return character
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as surrogateescape keeps it
         return f"\\x{code - 0xDC00:02x}"
-    if code > 0xDCFF:
+    if character.isprintable():
         return character
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
 

@@ -12,9 +12,9 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from .capsules import Capsule, InitRecord
@@ -40,21 +40,41 @@ _CHAIN_TRIES: Final = 3
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    """A process that may speak for its capsule. `close` lets go of its pidfd."""
+    """A process that may speak for its capsule. `close` lets go of its pidfd.
+
+    Over the bridge nobody sees the process: `pidfd` is None, pid and depth 0, uid -1.
+    """
 
     pid: int
     uid: int
-    pidfd: int
+    pidfd: int | None
     depth: int
     chain: tuple[ProcessView, ...]
+    # Whether it may still begin something: over the bridge, as long as its token is valid.
+    may_begin: Callable[[], bool] = lambda: True
+
+    @property
+    def is_bridged(self) -> bool:
+        """Whether a token spoke for it over TCP, and not the kernel."""
+        return self.pidfd is None
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
-        return is_alive(self.pidfd)
+        """Whether it has not ended; over the bridge its connection says so."""
+        return self.pidfd is None or is_alive(self.pidfd)
+
+    def again(self) -> Caller:
+        """The same caller for another request, with a pidfd of its own."""
+        return replace(self, pidfd=None if self.pidfd is None else os.dup(self.pidfd))
 
     def close(self) -> None:
         """Let go of the pidfd."""
-        os.close(self.pidfd)
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+
+
+def bridge_caller(address: str, may_begin: Callable[[], bool]) -> Caller:
+    """Whoever came over the bridge with the token, from this address of the network."""
+    return Caller(0, -1, None, 0, (ProcessView(0, f"bridge {address}"),), may_begin)
 
 
 def identify(sock: socket.socket | TransportSocket, capsule: Capsule) -> Caller:
@@ -63,7 +83,7 @@ def identify(sock: socket.socket | TransportSocket, capsule: Capsule) -> Caller:
     Raises: Refusal(PEER_REFUSED).
     """
     pid, uid = peer_credentials(sock)
-    check_credentials(pid, uid, capsule.uids)
+    check_credentials(pid, uid, _uids_of(capsule, pid))
     pidfd = _peer_pidfd(sock, pid)
     try:
         chain = _chain_in(capsule, pid)
@@ -75,6 +95,14 @@ def identify(sock: socket.socket | TransportSocket, capsule: Capsule) -> Caller:
     return Caller(pid, uid, pidfd, len(chain[0].depths), views)
 
 
+def _uids_of(capsule: Capsule, pid: int) -> Collection[int]:
+    """Who may speak: the configured uids; init itself as whom it was recorded."""
+    init = capsule.init
+    if init is not None and pid == init.pid:
+        return {*capsule.uids, init.uid}
+    return capsule.uids
+
+
 def is_init(caller: Caller, capsule: Capsule) -> bool:
     """Whether the caller is the recorded init itself; the only one values may cross to.
 
@@ -83,11 +111,17 @@ def is_init(caller: Caller, capsule: Capsule) -> bool:
     init = capsule.init
     return (
         init is not None
+        and not caller.is_bridged
         and caller.pid == init.pid
         and caller.depth == init.depth
         and caller.is_alive()
         and init.is_alive()
     )
+
+
+def is_runner(caller: Caller, capsule: Capsule) -> bool:
+    """Whether the caller is the recorded init and our own program: it runs commands inside."""
+    return is_init(caller, capsule) and capsule.init is not None and capsule.init.is_ours
 
 
 def check_operator(sock: socket.socket | TransportSocket, broker_pid: int) -> int:
@@ -170,7 +204,7 @@ def _chain_to_init(pid: int, capsule: Capsule) -> list[Status]:
             f"capsule {capsule.name} has no running init on record",
             hint=f"start it with: jackin-broker launch --name {capsule.name} -- COMMAND",
         )
-    shares_namespace = _shares_namespace(pid, init)
+    shares_namespace = _shares_namespace(pid, init) or _shares_cgroup(pid, init)
     chain: list[Status] = []
     with closing(lineage(pid)) as steps:
         for status in steps:
@@ -190,6 +224,14 @@ def _shares_namespace(pid: int, init: InitRecord) -> bool:
     with opened(pid) as process:
         mine = process.pid_namespace()
     return mine is not None and mine == init.namespace()
+
+
+def _shares_cgroup(pid: int, init: InitRecord) -> bool:
+    """For a container's processes that do not descend from its init, seen by another uid."""
+    if not init.cgroup:
+        return False
+    with opened(pid) as process:
+        return process.is_in_cgroup(init.cgroup)
 
 
 def _check_beside(pid: int, broker_pid: int) -> None:

@@ -24,13 +24,17 @@ class ProcessGone(Exception):
 
 
 class Status(NamedTuple):
-    """What /proc/PID/status says. `depths` is NSpid: its pid in each namespace, inner last."""
+    """What /proc/PID/status says. `depths` is NSpid: its pid in each namespace, inner last.
+
+    `uid` is the real one, `effective_uid` what it acts as.
+    """
 
     pid: int
     name: str
     parent: int
     uid: int
     depths: tuple[int, ...]
+    effective_uid: int
 
 
 class Namespace(NamedTuple):
@@ -72,6 +76,7 @@ class Process:
                 parent=int(fields["PPid"]),
                 uid=int(fields["Uid"].split()[0]),
                 depths=tuple(int(pid) for pid in fields["NSpid"].split()),
+                effective_uid=int(fields["Uid"].split()[1]),
             )
         except (KeyError, ValueError, IndexError) as error:
             raise ProcessGone(f"process {self.pid} has no readable status") from error
@@ -94,6 +99,26 @@ class Process:
         except OSError:
             return None
         return Namespace(found.st_dev, found.st_ino)
+
+    def cgroup_of(self, container_id: str) -> str:
+        """The path of its control group that names this container, empty for none.
+
+        Raises: ProcessGone. Source: cgroups(7), /proc/PID/cgroup: `ID:CONTROLLERS:PATH`.
+        """
+        for line in self._read("cgroup").decode("utf-8", "backslashreplace").splitlines():
+            path = line.split(":", 2)[-1]
+            if container_id and container_id in path:
+                return path
+        return ""
+
+    def is_in_cgroup(self, path: str) -> bool:
+        """Whether this control group, or one below it, has the process.
+
+        Raises: ProcessGone.
+        """
+        lines = self._read("cgroup").decode("utf-8", "backslashreplace").splitlines()
+        found = [line.split(":", 2)[-1] for line in lines]
+        return any(one == path or one.startswith(f"{path}/") for one in found)
 
     def _read(self, name: str) -> bytes:
         try:

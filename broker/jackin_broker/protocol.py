@@ -173,9 +173,10 @@ class Ask(msgspec.Struct, frozen=True, tag="Ask"):
 
 
 class Mcp(msgspec.Struct, frozen=True, tag="Mcp"):
-    """This connection is now an MCP client's stdio."""
+    """This connection is now an MCP client's stdio. `cwd` is where its commands run."""
 
     protocol: int
+    cwd: Text = ""
 
 
 FromCapsule = ExecCommand | StdinEof | Signal | Resize | Cancel | Ask | Mcp
@@ -216,6 +217,7 @@ class StdinCredit(msgspec.Struct, frozen=True, tag="StdinCredit"):
 class ExecResult(msgspec.Struct, frozen=True, tag="ExecResult", omit_defaults=True):
     """The command ended. `stdout` and `stderr` are set for `stream: false` alone.
 
+    The sizes are of all its output after redaction; `truncated`: less than that was passed on.
     `exit_code` is what the caller exits with: 128 + n for a signal, 124 for a time limit.
     """
 
@@ -228,6 +230,7 @@ class ExecResult(msgspec.Struct, frozen=True, tag="ExecResult", omit_defaults=Tr
     stderr: str | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
+    truncated: bool = False
     request_id: str = ""
 
 
@@ -259,12 +262,9 @@ class Error(msgspec.Struct, frozen=True, tag="Error"):
 
 
 class Spawn(msgspec.Struct, frozen=True, tag="Spawn"):
-    """Run this inside the capsule; sent to the recorded init alone (DESIGN §9)."""
+    """Run a command inside; sent to the recorded init alone, with its job as a descriptor."""
 
     request_id: str
-    argv: tuple[Text, ...]
-    cwd: Text
-    env: dict[str, Text]
 
 
 class Kill(msgspec.Struct, frozen=True, tag="Kill"):
@@ -344,6 +344,8 @@ def _check(message: FromCapsule) -> None:
         _check_exec(message)
     elif isinstance(message, Ask):
         _check_argv(message.command, message.args, message.cwd, message.want)
+    elif isinstance(message, Mcp):
+        bytes_from_text(message.cwd)
     elif isinstance(message, Signal):
         if message.number not in FORWARDED_SIGNALS:
             raise PeerProtocolError(f"signal {message.number} is not one that can be sent")

@@ -10,19 +10,25 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
 
 from . import policy, protocol
 from .capsules import Capsule
-from .connection import CapsuleConnection
+from .connection import Channel
 from .desk import Entry
 from .errors import DenialCode, PeerProtocolError, Refusal
 from .examine import Asked, asked_by, examine
 from .execution import Execution
+from .grants.basis import basis_of, shape_of
+from .grants.offers import offers_of
+from .inside import wait_for_runner
 from .intake import CallerGone, Intake
 from .operator_protocol import FINAL_STATES, RequestState
 from .peer import Caller
 from .plan import Plan
+from .policy import Verdict
 from .protocol import (
     EXIT_NOT_RUN,
     Ask,
@@ -47,17 +53,37 @@ CLOSED_STDIN_S: Final = 10.0
 T = TypeVar("T")
 
 
+class McpServing(Protocol):
+    """Who serves a connection that asked to be an MCP client's stdio."""
+
+    async def serve(
+        self,
+        message: Mcp,
+        capsule: Capsule,
+        connection: Channel,
+        caller: Caller,
+        intake: Intake,
+    ) -> None:
+        """Return when the client went away; raises Refusal, CallerGone."""
+
+
 class Session:
-    """One connection, one request."""
+    """One connection, one request; or an MCP client's, where `mcp` serves those."""
 
     def __init__(
-        self, services: Services, capsule: Capsule, connection: CapsuleConnection, caller: Caller
+        self,
+        services: Services,
+        capsule: Capsule,
+        connection: Channel,
+        caller: Caller,
+        mcp: McpServing | None = None,
     ) -> None:
         self._services = services
         self._config = services.config
         self._capsule = capsule
         self._connection = connection
         self._caller = caller
+        self._mcp = mcp
         self._intake = Intake(connection, caller)
         self._trail = Trail(services.audit, capsule.name, caller)
         self._execution = Execution(services, connection, self._intake, self._trail)
@@ -102,10 +128,12 @@ class Session:
                 await self._execute(first)
             case Ask():
                 self._connection.send(await self._answer_ask(first))
-            case Mcp():
-                raise PeerProtocolError("this broker does not serve MCP connections")
+            case Mcp() if self._mcp is not None:
+                await self._mcp.serve(
+                    first, self._capsule, self._connection, self._caller, self._intake
+                )
             case _:
-                raise PeerProtocolError("the first message must be ExecCommand or Ask")
+                raise PeerProtocolError("the first message must be ExecCommand, Ask or Mcp")
 
     # --- the steps ----------------------------------------------------------------------
 
@@ -115,6 +143,7 @@ class Session:
             protocol.bytes_from_text(part) for part in (message.command, *message.args)
         )
         self._trail.begin(self._request_id, self._argv)
+        self._trail.mask(await asyncio.to_thread(self._services.known_needles))
         stdin = await _within(
             CLOSED_STDIN_S,
             self._intake.while_there(self._intake.closed_stdin(message.stdin)),
@@ -128,12 +157,13 @@ class Session:
             self._config,
             self._services.hidden,
             self._services.suspicion.suspended,
+            self._caller.is_bridged,
         )
         plan = await self._examined(asked)
         try:
-            entry, rule_bindings = self._enter(plan)
+            entry, verdict = await self._enter_or_look(plan)
             try:
-                bindings = await self._decide(plan, entry, rule_bindings)
+                bindings = await self._decide(plan, entry, verdict)
                 await self._execution.fulfil(plan, entry, bindings)
             except BaseException as error:
                 self._finish_unrun(entry, error)
@@ -143,15 +173,33 @@ class Session:
 
     async def _examined(self, asked: Asked) -> Plan:
         """The plan. One at a time a capsule: what an agent asks may take long to look at."""
+        await self._intake.while_there(wait_for_runner(asked.argv[0], self._capsule))
         async with self._capsule.examining:
             if self._intake.gone.done():
                 raise self._intake.gone.result()
             return await asyncio.to_thread(examine, asked)
 
-    def _enter(self, plan: Plan) -> tuple[Entry, tuple[str, ...] | None]:
-        """The desk's entry, and the bindings where a rule has allowed it already."""
-        verdict = policy.decide(plan.shape, self._config.rules, today=_today())
-        view = view_of(plan, self._request_id, self._caller)
+    async def _enter_or_look(self, plan: Plan) -> tuple[Entry, Verdict]:
+        """The desk's entry; where nobody is attached, after a look for who could be."""
+        try:
+            return self._enter(plan)
+        except Refusal as refusal:
+            is_alone = refusal.code is DenialCode.NO_OPERATOR
+            find = self._services.approvals.find_operator
+            if not is_alone or not await self._intake.while_there(find()):
+                raise
+        return self._enter(plan)
+
+    def _enter(self, plan: Plan) -> tuple[Entry, Verdict]:
+        """The desk's entry, approved already where a rule or a grant allows it."""
+        services, today = self._services, _today()
+        # Of this moment too: guesses may have come while this one waited to be looked at.
+        plan.suspended = services.suspicion.suspended
+        basis = basis_of(plan, shape_of(plan), today.date())
+        permit = services.grants.permit(basis)
+        # The rules of this moment: one that was taken out allows nothing any more.
+        verdict = policy.decide(basis.shape, services.config.rules, today=today, permit=permit)
+        view = view_of(plan, self._request_id, self._caller, services.unredactable)
         if verdict.outcome is Outcome.DENY:
             raise Refusal(
                 verdict.code or DenialCode.RULE_DENIED,
@@ -159,17 +207,28 @@ class Session:
                 hint="a rule of the operator forbids this; do not repeat the request",
             )
         self._why = verdict.reason
+        approvals = services.approvals
         if verdict.outcome is Outcome.ALLOW:
-            return self._services.approvals.admit(view, verdict.bindings), verdict.bindings
-        return self._services.approvals.ask(view), None
+            by = "grant" if verdict.grant_id else "rule"
+            return approvals.admit(view, verdict.bindings, by=by), verdict
+        precedents = approvals.precedents
+        denied_before = precedents.denied_before(view)
+        asked = msgspec.structs.replace(
+            view,
+            differences=precedents.differences(view),
+            denied_before=denied_before,
+            offers=offers_of(basis, denied_before=denied_before),
+        )
+        return approvals.ask(asked, basis), verdict
 
-    async def _decide(
-        self, plan: Plan, entry: Entry, rule_bindings: tuple[str, ...] | None
-    ) -> tuple[str, ...]:
+    async def _decide(self, plan: Plan, entry: Entry, verdict: Verdict) -> tuple[str, ...]:
         """The bindings that this command gets: a rule's, or those that the operator ticked."""
-        if rule_bindings is not None:
-            await self._trail.decided("rule", rule_bindings, entry.digest, self._why)
-            return rule_bindings
+        if verdict.outcome is Outcome.ALLOW:
+            await self._services.grants.note_use(verdict)
+            await self._trail.decided(
+                entry.decided_by, verdict.bindings, entry.digest, self._why, verdict.grant_id
+            )
+            return verdict.bindings
         approvals = self._services.approvals
         await self._trail.asked(plan.cwd_text, plan.message.want)
         self._connection.send(
@@ -191,12 +250,21 @@ class Session:
         try:
             approvals.desk.charge_inquiry(self._capsule.name, approvals.now())
             plan = await self._examined(
-                asked_by(message, argv, self._capsule, self._config, self._services.hidden)
+                asked_by(
+                    message,
+                    argv,
+                    self._capsule,
+                    self._config,
+                    self._services.hidden,
+                    self._services.suspicion.suspended,
+                    self._caller.is_bridged,
+                )
             )
         except Refusal as refusal:
             return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
         plan.close()
-        verdict = policy.decide(plan.shape, self._config.rules, today=_today())
+        # By rules alone: whether there is a grant is nothing that the caller may find out.
+        verdict = policy.decide(shape_of(plan), self._services.config.rules, today=_today())
         code = verdict.code.value if verdict.code else ""
         return protocol.AskResult(verdict.outcome, code, verdict.reason)
 

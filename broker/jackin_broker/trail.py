@@ -29,14 +29,25 @@ class Trail:
         self._request_id = ""
         self._argv: tuple[bytes, ...] = ()
         self._was_asked = False
+        self._binary = ""
+        self._named: tuple[str, ...] = ()
 
     def begin(self, request_id: str, argv: tuple[bytes, ...]) -> None:
         """From now on lines are about this request."""
         self._request_id, self._argv = request_id, argv
 
     def mask(self, needles: NeedleSet) -> None:
-        """An agent may name a value that it got elsewhere: later lines do not repeat it."""
-        self._argv = redact_parts(needles, self._argv)
+        """An agent may name a value that it got elsewhere: later lines do not repeat it.
+
+        They say whose it was: it is known outside, and lines written before may hold it.
+        """
+        before, self._argv = self._argv, redact_parts(needles, self._argv)
+        found = dict.fromkeys(
+            name
+            for name, marker in zip(needles.names, needles.markers, strict=True)
+            if marker and _count(marker, self._argv) > _count(marker, before)
+        )
+        self._named = tuple(dict.fromkeys((*self._named, *found)))
 
     async def asked(self, cwd: str, want: tuple[str, ...]) -> None:
         """The operator is about to be asked.
@@ -46,7 +57,9 @@ class Trail:
         self._was_asked = True
         await self._audit.record("asked", **self._facts(), cwd=cwd, want=list(want))
 
-    async def decided(self, by: str, bindings: tuple[str, ...], shown: str, why: str) -> None:
+    async def decided(
+        self, by: str, bindings: tuple[str, ...], shown: str, why: str, grant: str = ""
+    ) -> None:
         """It may run; on the disk before any source is asked, when something is to be delivered.
 
         Raises: Refusal(AUDIT_FAILED).
@@ -61,19 +74,21 @@ class Trail:
             bindings=list(bindings),
             shown=shown,
             reason=why,
+            **({"grant": grant} if grant else {}),
         )
 
-    async def started(self, pid: int, binary: str) -> None:
-        """It runs.
+    async def started(self, pid: int, binary: str, **notes: Any) -> None:
+        """It runs; `notes` is what its deliveries have to say, such as keys' fingerprints.
 
         Raises: Refusal(AUDIT_FAILED).
         """
-        await self._audit.record("started", **self._facts(), pid=pid, binary=binary)
+        self._binary = binary
+        await self._audit.record("started", **self._facts(), pid=pid, binary=binary, **notes)
 
     async def ended(self, **how: Any) -> None:
         """It ended; a record that fails now is logged, there is nothing left to stop."""
         try:
-            await self._audit.record("ended", **self._facts(), **how)
+            await self._audit.record("ended", **self._facts(), binary=self._binary, **how)
         except Refusal:
             _log.exception("the end of %s is not on record", self._request_id)
 
@@ -103,4 +118,10 @@ class Trail:
         facts: dict[str, Any] = {"capsule": self._capsule, "pid_of_caller": self._caller.pid}
         if self._request_id:
             facts |= {"id": self._request_id, **argv_fields(self._argv)}
+        if self._named:
+            facts["argv_holds"] = list(self._named)
         return facts
+
+
+def _count(marker: bytes, argv: tuple[bytes, ...]) -> int:
+    return sum(part.count(marker) for part in argv)

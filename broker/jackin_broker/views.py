@@ -6,18 +6,18 @@ Texts are raw here; `display.py` says what may be shown of them.
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 
 from .bindings import Binding, Delivery, Redact, describe_source
-from .deliveries import is_supported
 from .guessing import WARNING
-from .masking import unredactable_words
-from .operator_protocol import BindingView, FileOperandView, RequestView
+from .masking import Unredactable
+from .operator_protocol import BindingView, CredentialView, FileOperandView, RequestView
 from .peer import Caller
 from .plan import Plan
 from .protocol import text_from_bytes
 
 
-def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
+def view_of(plan: Plan, request_id: str, caller: Caller, unredactable: Unredactable) -> RequestView:
     """All that the operator is shown."""
     message = plan.message
     return RequestView(
@@ -26,10 +26,10 @@ def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
         capsule_kind=plan.capsule.kind.value,
         command=message.command,
         args=message.args,
-        cwd=text_from_bytes(plan.workdir.host_path),
+        cwd=text_from_bytes(plan.shown_cwd),
         capsule_cwd=message.cwd,
         cwd_writable=plan.workdir.is_agent_writable,
-        binary_path=text_from_bytes(os.fsencode(plan.binary.path)),
+        binary_path=text_from_bytes(os.fsencode(plan.program)),
         target=plan.target,
         confinement=plan.confinement.describe(),
         stdin=plan.stdin,
@@ -39,8 +39,8 @@ def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
         bindings=tuple(
             _binding_view(
                 binding,
+                _warnings(binding, unredactable, is_suspended=binding.name in plan.suspended),
                 wanted=binding.name in message.want,
-                is_suspended=binding.name in plan.suspended,
             )
             for binding in plan.bindings.values()
         ),
@@ -53,23 +53,44 @@ def view_of(plan: Plan, request_id: str, caller: Caller) -> RequestView:
     )
 
 
-def _binding_view(binding: Binding, *, wanted: bool, is_suspended: bool) -> BindingView:
-    warnings: list[str] = []
-    if is_suspended:
-        warnings.append(WARNING)
-    if binding.redact is Redact.OFF:
-        warnings.append('its value is not taken out of the output (redact = "off")')
-    if why := unredactable_words(binding):
-        warnings.append(f"its value cannot be redacted, so it will not be delivered: {why}")
-    if not is_supported(binding.delivery):
-        warnings.append(f"delivery {binding.delivery.value} is not part of this version")
-    elif binding.delivery is not Delivery.ENV and binding.deliver_as:
-        warnings.append(f"delivered as {binding.deliver_as}")
+def credential_view(
+    binding: Binding, capsule: str, suspended: Container[str], unredactable: Unredactable
+) -> CredentialView:
+    """An `[env]` entry as the operator sees it; `capsule` is empty for a shared one."""
+    return CredentialView(
+        binding.name,
+        describe_source(binding.source),
+        binding.delivery.value,
+        binding.label,
+        capsule,
+        binding.on_demand,
+        _warnings(binding, unredactable, is_suspended=binding.name in suspended),
+    )
+
+
+def _binding_view(binding: Binding, warnings: tuple[str, ...], *, wanted: bool) -> BindingView:
     return BindingView(
         binding.name,
         describe_source(binding.source),
         binding.delivery.value,
         binding.label,
         wanted,
-        tuple(warnings),
+        warnings,
     )
+
+
+def _warnings(
+    binding: Binding, unredactable: Unredactable, *, is_suspended: bool
+) -> tuple[str, ...]:
+    warnings: list[str] = []
+    if is_suspended:
+        warnings.append(WARNING)
+    if binding.redact is Redact.OFF:
+        warnings.append('its value is not taken out of the output (redact = "off")')
+    if why := unredactable.words(binding):
+        warnings.append(f"its value cannot be redacted, so it will not be delivered: it {why}")
+    if binding.delivery is not Delivery.ENV and binding.deliver_as:
+        warnings.append(f"delivered as {binding.deliver_as}")
+    if binding.passphrase:
+        warnings.append(f"its passphrase is taken from {binding.passphrase}")
+    return tuple(warnings)

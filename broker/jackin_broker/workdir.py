@@ -48,8 +48,8 @@ class WorkDir:
     """An open directory of the host, held until `close`.
 
     `host_path` is its path when it was opened, free of links; `below` the components that lead
-    to it from the mount's host directory; `device` and `inode` what another walk must meet.
-    `mount` is None for the fallback.
+    to it from the mount's host directory; `identity` is the device and inode that another walk
+    must meet, `root` those that it must begin with. `mount` is None for the fallback.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class WorkDir:
         host_path: bytes,
         capsule_path: bytes,
         mount: Mount | None,
+        root: tuple[int, int] | None = None,
         below: tuple[bytes, ...] = (),
         is_agent_writable: bool,
     ) -> None:
@@ -69,8 +70,8 @@ class WorkDir:
         self.mount: Final = mount
         self.below: Final = below
         self.is_agent_writable: Final = is_agent_writable
-        self.device: Final = found.st_dev
-        self.inode: Final = found.st_ino
+        self.identity: Final = (found.st_dev, found.st_ino)
+        self.root: Final = root or self.identity
         self._is_open = True
 
     @property
@@ -134,6 +135,7 @@ def _open_mapped(cwd: bytes, capsule: MappedCapsule) -> WorkDir:
         host_path=place.host_path,
         capsule_path=cwd,
         mount=place.mount,
+        root=place.root,
         below=place.below,
         is_agent_writable=_is_writable(place.host_path, capsule.mounts),
     )

@@ -3,7 +3,8 @@
 It refuses to know options and what is asked for. Invariants: handlers stand before anything is
 sent; a signal before the command started withdraws it, one after is passed on exactly once, also
 while a write blocks; stdin leaves only after the start and within the broker's credit; no
-descriptor's flags are changed but the connection's own.
+descriptor's flags are changed but the connection's own; whatever leaves or speaks gives the
+caller's terminal back first.
 """
 
 import posix
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .stdin import Stdin
+    from .terminal import Terminal
     from .wire import Message
 else:
     try:
@@ -39,6 +41,8 @@ ENDING_SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+JOB_SIGNALS = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)  # these end nothing
+INTERRUPT_KEY = b"\x03"
 
 
 class Call:
@@ -48,9 +52,10 @@ class Call:
         self.is_verbose = False
         self.sock: socket.socket | None = None
         self.stdin: Stdin | None = None  # while there may be more of it
+        self.terminal: Terminal | None = None  # the caller's, if the command gets one
         self.out = bytearray()
         self.missed: list[int] = []  # signals that came during a flush
-        self.is_flushing = self.is_started = False
+        self.is_flushing = self.is_started = self.is_stopping = False
         self.credit = 0  # bytes of stdin that the broker will take
         self.interrupts = 0  # passed on since the broker last said anything
         self.silent_until = self.notice_at = 0.0
@@ -62,7 +67,7 @@ class Call:
         self.wakeup, writer = posix.pipe()
         posix.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (*ENDING_SIGNALS, signal.SIGTSTP):
+        for number in (*ENDING_SIGNALS, *JOB_SIGNALS):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.on_signal)
 
@@ -70,41 +75,75 @@ class Call:
         """Runs between any two steps, and inside a blocked write."""
         if self.is_flushing:
             self.missed.append(number)
-        elif number == signal.SIGTSTP:
-            self.stop()
+        elif number in JOB_SIGNALS:
+            self.on_job_signal(number)
         elif not self.is_started:
             self.leave(EXIT_SIGNAL_BASE + number, cancels=True)
         else:
-            self.interrupts += number in (signal.SIGINT, signal.SIGTERM)
-            if self.interrupts == 2:
-                self.silent_until = time.monotonic() + SILENCE_S
-            self.let_out_if_silent(3)
+            self.count_interrupts(number in (signal.SIGINT, signal.SIGTERM))
             self.pass_on(number)
+
+    def on_job_signal(self, number: int) -> None:
+        """A terminal's command is told to stop, and we stop when it has."""
+        if number == signal.SIGTSTP and not (self.terminal and self.is_started):
+            self.stop(posix.getpid(), number)
+            return
+        if not self.is_started or (self.is_stopping and number == signal.SIGCONT):
+            return  # `stop` says it once it catches the next stop again
+        if self.terminal is not None and number != signal.SIGTSTP:
+            self.terminal.enter_again()
+            if self.report_size() and number == signal.SIGWINCH:
+                return  # the command's terminal says it
+        self.pass_on(number)
+
+    def report_size(self) -> bool:
+        """Whether the caller's terminal had another size than the broker knows."""
+        if self.terminal is None or not self.terminal.has_new_size():
+            return False
+        self.out += message("Resize", rows=self.terminal.rows, cols=self.terminal.cols)
+        self.flush()
+        return True
 
     def pass_on(self, number: int) -> None:
         self.out += message("Signal", number=number)
         self.flush()
 
-    def stop(self) -> None:
+    def stop(self, whom: int, number: int) -> None:
         """Ctrl-Z: the command stops, then we do; when we go on, so does it."""
-        if self.is_started:
+        if self.is_started and self.terminal is None:
             self.pass_on(signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        posix.kill(posix.getpid(), signal.SIGTSTP)  # returns when somebody continues us
-        signal.signal(signal.SIGTSTP, self.on_signal)
-        if self.is_started:
-            self.pass_on(signal.SIGCONT)
+        handler = signal.getsignal(signal.SIGTSTP)
+        if handler != signal.SIG_IGN:
+            self.is_stopping = True
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            posix.kill(whom, number)  # returns when somebody continues us, or nobody has to
+            signal.signal(signal.SIGTSTP, handler)  # runs SIGCONT's handler first
+            self.is_stopping = False
+        self.on_job_signal(signal.SIGCONT)
+
+    def count_interrupts(self, count: int) -> None:
+        before, self.interrupts = self.interrupts, self.interrupts + count
+        if before < 2 <= self.interrupts:
+            self.silent_until = time.monotonic() + SILENCE_S
+        self.let_out_if_silent(3)
 
     def let_out_if_silent(self, interrupts: int) -> None:
         """A broker that hangs does not keep the caller who asks again to go."""
         if self.interrupts >= interrupts and time.monotonic() >= self.silent_until:
             from .problems import report, unanswered
 
+            self.give_terminal_back()
             report(*unanswered())
             self.leave(EXIT_SIGNAL_BASE + signal.SIGINT, cancels=True)
 
+    def give_terminal_back(self) -> None:
+        """As the caller had it; the end, a stop, and every line of our own come after this."""
+        if self.terminal is not None:
+            self.terminal.leave()
+
     def leave(self, status: int, cancels: bool = False) -> "NoReturn":
         """The end of this process. Where no Cancel gets through, closing says the same."""
+        self.give_terminal_back()
         if cancels:
             self.out += message("Cancel")
             self.flush()
@@ -135,6 +174,8 @@ class Call:
         buffer = memoryview(bytearray(RECEIVE_BYTES))
         while True:
             self.flush()
+            if self.terminal is not None and self.is_started:
+                self.terminal.enter()  # now, or when `fg` brought us to the front
             poller = select.poll()
             poller.register(self.wakeup, select.POLLIN)
             poller.register(sock, select.POLLIN | (select.POLLOUT if self.out else 0))
@@ -174,6 +215,8 @@ class Call:
     def send_stdin(self, stdin: "Stdin") -> None:
         piece = stdin.take(self.credit)
         self.credit -= len(piece)
+        if self.terminal is not None:
+            self.count_interrupts(piece.count(INTERRUPT_KEY))
         self.out += data(0, piece)
         if stdin.is_ended:
             self.out += message("StdinEof")
@@ -201,7 +244,9 @@ class Call:
         kind = said["type"]
         if kind == "ExecResult":
             status = number_of(said, "exit_code")
-            if not self.is_started or self.is_verbose or said.get("ended_by") != "exit":
+            self.give_terminal_back()
+            is_plain = said.get("ended_by") == "exit" and not said.get("truncated")
+            if not self.is_started or self.is_verbose or not is_plain:
                 from .problems import say_ending
 
                 say_ending(said, self.is_started, self.is_verbose)
@@ -214,6 +259,9 @@ class Call:
                 from .problems import say_started
 
                 say_started(said)
+            if self.terminal is not None:
+                self.report_size()  # it may have changed while we waited
+                self.terminal.enter()
         elif kind == "StdinCredit":
             self.credit += number_of(said, "size_bytes")
         elif kind == "ExecPending":
@@ -222,7 +270,15 @@ class Call:
             from .problems import denied
 
             raise denied(said, self.is_started)
-        elif kind != "ExecStopped":  # its own stop follows ours, see `stop`
+        elif kind == "ExecStopped":
+            if self.terminal is not None:  # without one its stop follows ours, see `stop`
+                self.give_terminal_back()
+                # The kernel stops everything in a terminal's foreground at Ctrl-Z; so do we.
+                if said.get("signal") == signal.SIGSTOP:
+                    self.stop(posix.getpid(), signal.SIGSTOP)
+                else:
+                    self.stop(0, signal.SIGTSTP)
+        else:
             raise broken(f"a message of the type {kind!r}")
 
     def write(self, stream: int, piece: memoryview) -> None:

@@ -39,7 +39,7 @@ def doctor(words: "list[str]") -> int:
 
     if any(word != "--json" for word in words):
         raise Fault("doctor takes --json and nothing else", "see `jackin-capsule --help`")
-    checks = [_python(), *_socket_checks(), *_path_checks(), _directory()]
+    checks = [_python(), *_way_checks(), *_path_checks(), _directory(), _terminal()]
     is_well = all(check.state == OK for check in checks)
     if words:
         rows = [
@@ -63,6 +63,40 @@ def _python() -> Check:
     if sys.version_info[:2] >= _OLDEST:
         return Check("python", OK, found)
     return Check("python", WRONG, found, "install Python 3.9 or later in the capsule's image")
+
+
+def _way_checks() -> "list[Check]":
+    """The way to the broker: its socket where one works, else the bridge."""
+    from .tcp import is_named
+
+    if os.environ.get("JACKIN_BROKER_SOCKET") or not is_named():
+        return _socket_checks()
+    if not os.path.exists(socket_path()):
+        return _bridge_checks()
+    checks = _socket_checks()
+    return checks if checks[0].state == checks[1].state == OK else _bridge_checks()
+
+
+def _bridge_checks() -> "list[Check]":
+    """Frames over TCP: an address that answers, the token proved on both sides, an answer."""
+    from .tcp import address
+    from .tcp import connect as connect_over_tcp
+
+    try:
+        host, port = address()
+        connect_over_tcp().close()
+    except Fault as fault:
+        wrong = Check("bridge", WRONG, fault.line, fault.hint)
+        return [wrong, Check("answer", NOT_CHECKED, "")]
+    return [Check("bridge", OK, f"{host}:{port} has our token"), _answer()]
+
+
+def _terminal() -> Check:
+    """Why output may lack colours and progress bars."""
+    if os.isatty(1) and os.isatty(0):
+        return Check("terminal", OK, "what is called from here gets one")
+    step = "for colours and progress bars call it from a terminal, or with `jackin-exec -t`"
+    return Check("terminal", OK, "none here, so commands get none", step)
 
 
 def _socket_checks() -> "list[Check]":

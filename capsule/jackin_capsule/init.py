@@ -1,257 +1,203 @@
-"""Process 1 of a capsule: starts the agent, passes signals on, collects orphans.
+"""Process 1 of a capsule: the agent on one side, commands with credentials on the other.
 
-It exits with the agent's status. It refuses to know the broker's messages; the control socket that
-it may inherit is the runner's channel and is held by this process alone.
+Where it may make namespaces (`apart.py`), the agent gets one set and each command another; where
+it is root it can give them different uids; else they are neighbours, and the broker is told so. It
+exits with the agent's status, and the kernel ends everything with it. It refuses to know policy.
 Invariants: not dumpable, so that an agent of the same uid cannot read it; the agent inherits no
-descriptor but the standard ones. The agent stays in the session that it was started in, because a
-controlling terminal belongs to a session: as a process group of its own in the foreground, so that
-Ctrl-C reaches it once and nobody above it, and a shell has job control.
+descriptor but the standard ones. The agent comes first: what commands need is loaded while it
+starts, from places that no agent of another uid than init's can write.
 """
 
-import ctypes
-import errno
-import fcntl
-import os
+import posix
 import select
-import signal
-import stat
-import termios
+import time
 
-from .manual import CAPSULE
-from .problems import report
-from .wire import EXIT_NOT_RUN, Fault
+from . import kernel
+from .agent import Supervisor
+from .wire import Fault
 
-EXIT_SIGNAL_BASE = 128
-EXIT_NOT_FOUND = 127
-# prctl(2)
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
-# WINCH goes to the foreground group by itself; STOP and KILL cannot be caught.
-FORWARDED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGCONT,
-)
-# Python ignores them for itself; a program expects them as they are by default.
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-# More than a login's usual limit of open files; closing what is not open costs nothing.
-_DESCRIPTORS_MAX = 65_536
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .channel import Channel
+
+_UID_MAX = 2**32 - 2
+# Between asking an agent to end whose launcher has gone, and ending it; launch's own.
+END_GRACE_S = 2.0
+# The shortest agents end in this time, and need no channel.
+_FIRST_LOOK_MS = 25
+_EXIT_TERMINATED = 128 + 15
 
 
-def init(words: "list[str]") -> int:
-    """Be init for `[--control-fd N] [--] COMMAND [ARG…]`; the agent's exit status.
+class Options:
+    """`[--uid N] [--run-as N] [--gate F] [--] COMMAND [ARG…]`; none when help is asked for."""
 
-    Raises: Fault.
-    """
-    control, argv = _parse(words)
-    if argv is None:
-        from .main import say
+    def __init__(self, words: "list[str]") -> None:
+        """Raises: Fault."""
+        self.uid: int | None = None  # the agent's
+        self.run_as: int | None = None  # the commands'
+        self.gate = ""  # the launcher's pipe: its path, or its number here
+        self.argv: list[str] = []
+        self.wants_help = False
+        rest = list(words)
+        while rest and rest[0].startswith("-"):
+            word = rest.pop(0)
+            if word == "--":
+                break
+            if word in ("-h", "--help"):
+                self.wants_help = True
+                return
+            self._take(word, rest)
+        if not rest:
+            raise Fault("no command to start", "put it after the options: init -- COMMAND [ARG…]")
+        if self.run_as is not None and self.run_as == self.uid:
+            raise Fault("--run-as is the agent's own uid", "give commands a uid of their own")
+        self.argv = rest
 
-        return say(CAPSULE)
-    harden()
-    if control is not None:
-        hold(control)
-    terminal = find_terminal()
-    wakeup = catch_signals()
-    agent = start_agent(argv, terminal)
-    status = serve(agent, terminal, wakeup)
-    give_terminal(terminal, os.getpgrp())
-    return status
-
-
-def _parse(words: "list[str]") -> "tuple[int | None, list[str] | None]":
-    """The control descriptor and the command; no command when help is asked for."""
-    control = None
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        if word == "--":
-            break
-        if word in ("-h", "--help"):
-            return None, None
+    def _take(self, word: str, rest: "list[str]") -> None:
         name, is_joined, value = word.partition("=")
-        if name != "--control-fd":
+        if name not in ("--uid", "--run-as", "--gate"):
             raise Fault(f"unknown option {word}", "see `jackin-capsule --help`")
         if not is_joined:
             value = rest.pop(0) if rest else ""
-        if not value.isdigit():
-            raise Fault("--control-fd needs the number of a descriptor", "leave it to launch")
-        control = int(value)
-    if not rest:
-        raise Fault("no command to start", "put it after the options: init -- COMMAND [ARG…]")
-    return control, rest
+        if name == "--gate":
+            self.gate = value
+            return
+        if not value.isdigit() or int(value) > _UID_MAX:
+            raise Fault(f"{name} needs a uid", "leave it to launch")
+        if name == "--uid":
+            self.uid = int(value)
+        else:
+            self.run_as = int(value)
+
+
+def init(words: "list[str]") -> int:
+    """Be init for `words`; the agent's exit status.
+
+    Raises: Fault.
+    """
+    options = Options(words)
+    if options.wants_help:
+        from .main import say
+        from .manual import CAPSULE
+
+        return say(CAPSULE)
+    harden()
+    base = {**posix.environ}
+    gate = pass_gate(options.gate) if options.gate else -1
+    agent = Supervisor(options.argv, options.uid)
+    isolation = start(agent, options)
+    status = first_look(agent)
+    if status is not None:
+        return status
+    return serve(agent, open_channel(agent, isolation, options.run_as, base), gate)
 
 
 def harden() -> None:
-    """Nobody of our uid reads our memory; orphans come to us also where we are not process 1."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    options = [(_PR_SET_DUMPABLE, 0)]
-    if os.getpid() != 1:
-        options.append((_PR_SET_CHILD_SUBREAPER, 1))
-    for option, value in options:
-        if libc.prctl(option, value, 0, 0, 0) != 0:
-            raise Fault(
-                f"prctl {option} failed: {os.strerror(ctypes.get_errno())}",
-                "the capsule's kernel must be Linux 3.4 or later",
-            )
+    """Nobody of our uid reads our memory; orphans come to us also where we are not process 1.
 
-
-def hold(control: int) -> None:
-    """Keep the runner's channel open, for this process alone.
-
-    Raises: Fault when the descriptor is not a socket.
+    Raises: Fault.
     """
     try:
-        is_socket = stat.S_ISSOCK(os.fstat(control).st_mode)
-    except OSError:
-        is_socket = False
-    if not is_socket:
-        raise Fault(f"descriptor {control} is not a socket", "leave --control-fd to launch")
-    os.set_inheritable(control, False)
-
-
-def find_terminal() -> "int | None":
-    """A descriptor of our controlling terminal, taking stdin as one where we have none."""
-    try:
-        return os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        pass  # none, or no such device in this capsule
-    if not os.isatty(0):
-        return None
-    try:
-        os.tcgetpgrp(0)
-    except OSError:
-        try:
-            if os.getsid(0) != os.getpid():
-                os.setsid()
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        except OSError:  # somebody else's: the agent goes without job control
-            return None
-    return 0
-
-
-def catch_signals() -> int:
-    """Handlers for what is forwarded and for SIGCHLD; the pipe that their numbers arrive in."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    os.set_blocking(reader, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (*FORWARDED, signal.SIGCHLD):
-        signal.signal(number, _noted)
-    # Giving the terminal away from the background stops whoever does not ignore this.
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    return reader
-
-
-def _noted(_number: int, _frame: object) -> None:
-    """The wake-up pipe has it already."""
-
-
-def start_agent(argv: "list[str]", terminal: "int | None") -> int:
-    """Start the agent as a process group of its own, in the foreground; its pid."""
-    caught = (*FORWARDED, signal.SIGCHLD)
-    signal.pthread_sigmask(signal.SIG_BLOCK, caught)
-    agent = os.fork()
-    if agent == 0:
-        _be_agent(argv, terminal, caught)
-    _make_group(agent)  # both sides do: neither may run ahead of the other
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, caught)
-    return agent
-
-
-def _be_agent(
-    argv: "list[str]", terminal: "int | None", caught: "tuple[signal.Signals, ...]"
-) -> None:
-    """In the new process: become the agent, or say why not."""
-    status = EXIT_NOT_RUN
-    try:
-        signal.set_wakeup_fd(-1)
-        _make_group(0)
-        give_terminal(terminal, os.getpid())
-        for number in (*caught, signal.SIGTTOU, *_IGNORED_BY_PYTHON):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, caught)
-        os.closerange(3, _DESCRIPTORS_MAX)
-        os.execvp(argv[0], argv)  # noqa: S606 - an argv without a shell is the point
+        kernel.forbid_dumps()
+        if posix.getpid() != 1:
+            kernel.become_subreaper()
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            status = EXIT_NOT_FOUND
-        report(
-            f"cannot start {argv[0]}: {error.strerror}",
-            "check that the command is in the capsule and executable",
-            "jackin-capsule",
-        )
-    finally:
-        os._exit(status)
+        raise Fault(
+            f"prctl failed: {error.strerror}", "the capsule's kernel must be Linux 3.4 or later"
+        ) from error
 
 
-def _make_group(pid: int) -> None:
-    try:
-        os.setpgid(pid, pid)
-    except OSError:
-        return  # it is one already, or has become the agent and did it itself
+def start(agent: Supervisor, options: Options) -> str:
+    """Start the agent, apart where that is possible; the broker's word (`Isolation`) for it."""
+    if posix.getpid() == 1:
+        try:
+            agent.start_apart()
+        except OSError:
+            pass  # no capability here, as in most containers
+        else:
+            return "namespaces"
+    agent.start()
+    return "uid" if options.run_as is not None else "none"
 
 
-def give_terminal(terminal: "int | None", group: int) -> None:
-    """Put a process group into the terminal's foreground, where there is one."""
-    if terminal is None or group <= 0:  # 0: a group from outside this PID namespace
-        return
-    try:
-        os.tcsetpgrp(terminal, group)
-    except OSError:
-        return  # hung up, or the group is gone
-
-
-def serve(agent: int, terminal: "int | None", wakeup: int) -> int:
-    """Forward and collect until the agent has ended; its exit status."""
+def first_look(agent: Supervisor) -> "int | None":
+    """The status of an agent that ends at once."""
     poller = select.poll()
-    poller.register(wakeup, select.POLLIN)
-    while True:
-        poller.poll()
-        for number in os.read(wakeup, 4096):
-            if number in FORWARDED:
-                _signal_group(agent, number)
-        status = _collect(agent, terminal)
-        if status is not None:
-            return status
+    poller.register(agent.wakeup, select.POLLIN)
+    return agent.react() if poller.poll(_FIRST_LOOK_MS) else None
 
 
-def _collect(agent: int, terminal: "int | None") -> "int | None":
-    """Reap whoever has ended; the agent's exit status if it was among them."""
-    ended = None
+def open_channel(
+    agent: Supervisor, isolation: str, run_as: "int | None", base: "dict[bytes, bytes]"
+) -> "Channel":
+    """The channel to the broker, and who starts commands."""
+    from .channel import Channel
+    from .spawning import Spawner
+
+    spawner = Spawner(isolation, run_as, base)
+    agent.tell_collected(spawner.collected)
+    return Channel(spawner, isolation)
+
+
+def pass_gate(path: str) -> int:
+    """Wait until the launcher has put us on record; a pipe that ends when the launcher does.
+
+    Raises: Fault.
+    """
+    try:
+        if path.isdigit():
+            gate = int(path)
+            posix.set_blocking(gate, False)
+            posix.set_inheritable(gate, False)
+        else:
+            # Not blocking: one that waits would wait for ever where the launcher is gone already.
+            gate = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+        has_come = _read_gate(gate)
+    except OSError as error:
+        raise Fault(f"{path}: {error.strerror}", "leave --gate to launch") from error
+    if not has_come:
+        raise Fault("the launcher has gone", "launch the capsule again")
+    return gate
+
+
+def _read_gate(gate: int) -> bytes:
+    """The launcher's byte; nothing when it holds the other end no more."""
+    poller = select.poll()
+    poller.register(gate, select.POLLIN)
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        if pid != agent:
-            continue
-        if os.WIFSTOPPED(status):
-            _resume(agent, os.WSTOPSIG(status), terminal)
-        elif os.WIFSIGNALED(status):
-            ended = EXIT_SIGNAL_BASE + os.WTERMSIG(status)
-        else:
-            ended = os.WEXITSTATUS(status)
+            return posix.read(gate, 1)
+        except BlockingIOError:
+            poller.poll()
 
 
-def _resume(agent: int, number: int, terminal: "int | None") -> None:
-    """Ctrl-Z in an agent that is no shell: there is nothing to come back to, so go on.
+def serve(agent: Supervisor, channel: "Channel", gate: int = -1) -> int:
+    """Forward, collect and spawn until the agent has ended; its exit status."""
+    kill_at: float | None = None
+    while True:
+        poller = select.poll()
+        poller.register(agent.wakeup, select.POLLIN)
+        if channel.fd >= 0:
+            poller.register(channel.fd, select.POLLIN)
+        if gate >= 0 and kill_at is None:
+            poller.register(gate, 0)  # its end is always told
+        for fd, _ in poller.poll(_sooner(channel.timeout_ms(), kill_at)):
+            if fd == agent.wakeup:
+                status = agent.react()
+                if status is not None:
+                    return status
+            elif fd == gate:
+                agent.end()
+                kill_at = time.monotonic() + END_GRACE_S
+            else:
+                channel.read()
+        if kill_at is not None and time.monotonic() >= kill_at:
+            return _EXIT_TERMINATED
+        channel.tick()
 
-    A STOP that somebody sent on purpose stays.
-    """
-    if number == signal.SIGTSTP:
-        give_terminal(terminal, agent)
-        _signal_group(agent, signal.SIGCONT)
 
-
-def _signal_group(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except OSError:
-        return  # gone already
+def _sooner(timeout_ms: "int | None", at: "float | None") -> "int | None":
+    if at is None:
+        return timeout_ms
+    left_ms = max(0, int((at - time.monotonic()) * 1000) + 1)
+    return left_ms if timeout_ms is None else min(timeout_ms, left_ms)

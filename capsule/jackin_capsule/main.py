@@ -56,6 +56,8 @@ def _dispatch(words: "list[str]") -> int:
         from .ask import ask
 
         return ask(rest)
+    if name in ("mcp", "mcp-config", "prompt"):
+        return _for_agents(name, rest)
     if name == "doctor":
         if rest[:1] in (["-h"], ["--help"]):
             from .manual import CAPSULE
@@ -64,6 +66,10 @@ def _dispatch(words: "list[str]") -> int:
         from .doctor import doctor
 
         return doctor(rest)
+    if name == "equip":
+        from .equip import equip
+
+        equip(rest)
     if name == "init":
         from .init import init
 
@@ -75,6 +81,21 @@ def _dispatch(words: "list[str]") -> int:
     if name in ("-V", "--version"):
         return say(f"{PROGRAM} {VERSION}\n")
     raise Fault(f"no such command: {name}", "see `jackin-capsule --help`")
+
+
+def _for_agents(name: str, rest: "list[str]") -> int:
+    """What an agent's own program is given: the tool, how to find it, and what to know of it."""
+    if name == "mcp":
+        from .relay import relay
+
+        return relay(rest)
+    if name == "mcp-config":
+        from .registration import mcp_config
+
+        return mcp_config(rest)
+    from .teach import prompt
+
+    return prompt(rest)
 
 
 def say(text: str) -> int:

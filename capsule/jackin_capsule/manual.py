@@ -4,12 +4,15 @@ It refuses to know anything but words.
 """
 
 EXEC = """\
-usage: jackin-exec [-t] [-v] [--reason R] [--want NAME,…] [--] COMMAND [ARG…]
+usage: jackin-exec [-t|-T] [-v] [--reason R] [--want NAME,…] [--] COMMAND [ARG…]
 
-Runs COMMAND outside this capsule, after the operator said yes, with the credentials that the
-operator ticked for it. You never see a credential: its value is taken out of the output.
+Has COMMAND run, after the operator said yes, with the credentials that they ticked for it: a
+program that is listed in $JACKIN_HOST_BINARIES on the operator's machine, any other in this
+capsule, apart from you. You never see a credential: its value is taken out of the output.
 
-  -t, --tty        give the command a terminal (not in this version)
+  -t, --tty        give the command a terminal, also where only one of stdin, stdout and stderr is
+                   one; the default where both stdin and stdout are. Its two streams become one
+  -T, --no-tty     give it none, and keep stdout and stderr apart
   -v, --verbose    say what is waited for, where it runs, and how it ended
   --reason R       one sentence for the operator: why you need this
   --want NAME,…    bindings that the command needs, of those in $JACKIN_EXEC_BINDINGS;
@@ -39,8 +42,12 @@ examples
 CAPSULE = """\
 usage: jackin-capsule exec [OPTION…] [--] COMMAND [ARG…]
        jackin-capsule ask [--json] [--want NAME,…] [--] COMMAND [ARG…]
+       jackin-capsule mcp
+       jackin-capsule prompt [--format plain|claude|agents]
+       jackin-capsule mcp-config --client NAME [--write [--file PATH]]
        jackin-capsule doctor [--json]
-       jackin-capsule init [--control-fd N] [--] COMMAND [ARG…]
+       jackin-capsule equip [--] COMMAND [ARG…]
+       jackin-capsule init [--uid N] [--run-as N] [--] COMMAND [ARG…]
 
 What runs inside a capsule. You are an agent and hold no credentials; these programs get a command
 run with some, after the operator said yes.
@@ -49,7 +56,16 @@ run with some, after the operator said yes.
   ask       would COMMAND be allowed, asked or denied, by rules alone? It prompts nobody and
             runs nothing. Exit status: 0 it would run, 3 the operator would be asked, 126 it
             would be denied or the broker cannot be asked (standard error says which)
+  mcp       an MCP server on stdin and stdout, with the tool jackin_exec; an agent's program
+            starts it
+  prompt    the text that teaches an agent all this: as it is, for a system prompt (claude), or
+            for a file of instructions such as AGENTS.md (agents)
+  mcp-config
+            how an agent's program is told of the server: claude, codex, gemini, opencode, vscode
+            or generic. --write puts it into the program's own file and keeps what is there
   doctor    why it does not work: each part, with what to do. Exit status 1 if any is wrong
+  equip     tells the agents that it knows of all this, in a HOME of the capsule's own, and is
+            COMMAND then. `jackin-broker launch` puts it before the agent
   init      process 1 of a capsule: starts COMMAND, passes signals on, collects orphans and
             exits with COMMAND's status. Started by `jackin-broker launch`
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-USAGE = "jackin-exec [-t] [-v] [--reason R] [--want NAME,…] [--] COMMAND [ARG…]"
+USAGE = "jackin-exec [-t|-T] [-v] [--reason R] [--want NAME,…] [--] COMMAND [ARG…]"
 
 
 class Options:
@@ -22,6 +22,7 @@ class Options:
 
     def __init__(self) -> None:
         self.is_verbose = False
+        self.wants_terminal: bool | None = None  # None: as stdin and stdout are
         self.reason = ""
         self.want: list[str] = []
         self.argv: list[str] = []
@@ -65,16 +66,15 @@ def _set(options: Options, name: str, value: str) -> None:
 
 
 def _set_flags(options: Options, word: str) -> None:
-    """-v, -t, --verbose, --tty, and the short ones together."""
-    flags = {"--verbose": "v", "--tty": "t"}.get(word, word[1:])
-    if word == "-" or flags.strip("vt"):
+    """-v, -t, -T, --verbose, --tty, --no-tty, and the short ones together; the last one counts."""
+    flags = {"--verbose": "v", "--tty": "t", "--no-tty": "T"}.get(word, word[1:])
+    if word == "-" or flags.strip("vtT"):
         raise Fault(f"unknown option {word}", f"put -- before the command, or use: {USAGE}")
-    if "t" in flags:
-        raise Fault(
-            "-t asks for a terminal, which this version cannot give",
-            "run it without -t; a command that must ask on a terminal cannot be used yet",
-        )
-    options.is_verbose = True
+    for flag in flags:
+        if flag == "v":
+            options.is_verbose = True
+        else:
+            options.wants_terminal = flag == "t"
 
 
 def _value(name: str, rest: "list[str]") -> str:

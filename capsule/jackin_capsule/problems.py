@@ -20,6 +20,10 @@ EXIT_NOT_FOUND = 127
 EXIT_ENDED = 124  # the command was ended from outside: time limit, or nobody left to tell
 
 _ASK = "ask the operator"
+_NO_SOCKETS = (
+    "where sockets cannot cross (Docker Desktop, VMs) they set `bridge = true` and enter with the "
+    "variables of `jackin-broker capsule env`"
+)
 START_BROKER = "ask the operator to start it: `jackin-broker` (or `jackin-broker serve`)"
 
 # A denial is final until somebody changes something: say who, and what.
@@ -127,12 +131,13 @@ def unreachable(path: bytes, error: OSError) -> Fault:
     if error.errno in (errno.EACCES, errno.EPERM):
         return Fault(
             f"this user may not connect to {name}",
-            "run it as the capsule's own user, or ask the operator to add this one to its `uids`",
+            "run it as the capsule's own user, or ask the operator to add this one to its `uids`; "
+            + _NO_SOCKETS,
         )
     if error.errno == errno.ECONNREFUSED:
         return Fault(
             f"no broker listens at {name}",
-            START_BROKER,
+            START_BROKER + "; " + _NO_SOCKETS,
         )
     if error.errno == errno.EAGAIN:
         return Fault(
@@ -210,6 +215,12 @@ def say_ending(result: "Message", is_started: bool, is_verbose: bool) -> None:
         )
     elif ended_by in ENDINGS:
         report(*ENDINGS[ended_by])
+    if result.get("truncated"):
+        say(
+            "the operator's limit kept a part of the output back: it was "
+            f"{result.get('stdout_bytes', 0)} bytes on stdout and "
+            f"{result.get('stderr_bytes', 0)} on stderr in all"
+        )
     if is_verbose:
         say(
             f"exit status {result.get('exit_code')} after {result.get('duration_s')} s, "

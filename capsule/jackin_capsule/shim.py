@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .options import Options
+    from .terminal import Terminal
 
 # protocol.py's CALLER_ENV_NAMES: none of them loads code.
 CALLER_ENV_NAMES = (b"TERM", b"LANG", b"NO_COLOR")
@@ -52,11 +53,13 @@ def execute(args: "list[str]") -> "NoReturn":
     except Fault as fault:
         from .problems import report
 
+        call.give_terminal_back()
         report(fault.line, fault.hint)
         call.leave(fault.status, cancels=True)
     except Exception as error:  # the one handler: a fault of ours is still a status and two lines
         from .problems import EXIT_ENDED, report
 
+        call.give_terminal_back()
         report(
             f"a fault in the shim itself: {type(error).__name__}: {error}",
             "report it with the command that you ran; `jackin-capsule doctor` may say more",
@@ -69,13 +72,18 @@ def ask(call: Call, argv: "list[str]", options: "Options | None") -> "NoReturn":
     mode = hold_standard_streams()  # before anything else can take their numbers
     call.catch_signals()
     kind, stdin = "none", None
+    wants_terminal = None if options is None else options.wants_terminal
+    if wants_terminal or (wants_terminal is None and posix.isatty(0) and posix.isatty(1)):
+        from .terminal import Terminal
+
+        call.terminal = Terminal()
     call.sock = connect()
     if mode:
         from .stdin import Stdin
 
         stdin = Stdin(mode)
         kind = stdin.kind
-    call.out += request(argv, kind, options)
+    call.out += request(argv, kind, options, call.terminal)
     if stdin is not None and kind == "closed":
         call.out += data(0, stdin.held) + message("StdinEof")
     else:
@@ -103,7 +111,12 @@ def hold_standard_streams() -> int:
     return mode
 
 
-def request(argv: "list[str]", stdin_kind: str, options: "Options | None") -> bytes:
+def request(
+    argv: "list[str]",
+    stdin_kind: str,
+    options: "Options | None",
+    terminal: "Terminal | None" = None,
+) -> bytes:
     """The ExecCommand for `argv`, as a frame."""
     command, *args = raw(argv)
     env: dict[str, str] = {}
@@ -118,7 +131,7 @@ def request(argv: "list[str]", stdin_kind: str, options: "Options | None") -> by
         args=args,
         cwd=working_directory(),
         stdin=stdin_kind,
-        tty=None,
+        tty=None if terminal is None else {"rows": terminal.rows, "cols": terminal.cols},
         env=env,
         stream=True,
         reason="" if options is None else options.reason,

@@ -36,7 +36,7 @@ else:
 
         make_scanner = None
 
-__all__ = ["end_process"]
+__all__ = ["end_process", "socket"]
 
 PROTOCOL = 1
 DEFAULT_SOCKET = b"/jackin/run/broker.sock"
@@ -212,7 +212,28 @@ def socket_path() -> bytes:
 
 
 def connect() -> "socket.socket":
-    """A connection to this capsule's broker.
+    """A connection to this capsule's broker: its socket, else the bridge's frames over TCP.
+
+    Raises: Fault, in words of its own for each way in which it can fail.
+    """
+    names = (b"JACKIN_BROKER_ADDR", b"JACKIN_EXEC_URL")
+    if posix.environ.get(b"JACKIN_BROKER_SOCKET") or not any(map(posix.environ.get, names)):
+        return connect_to_socket()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(CONNECT_S))
+        sock.connect(DEFAULT_SOCKET)
+    except OSError:
+        from .tcp import connect as connect_over_tcp
+
+        sock.close()
+        return connect_over_tcp()
+    sock.setblocking(False)
+    return sock
+
+
+def connect_to_socket() -> "socket.socket":
+    """A connection to broker.sock.
 
     Raises: Fault, in words of its own for each way in which it can fail.
     """

@@ -1,1 +1,1 @@
-"""The MCP server on the official SDK. Not part of this version: nothing here is served yet."""
+"""The MCP server of an agent's session: a thin one, on the official SDK (DESIGN §12)."""

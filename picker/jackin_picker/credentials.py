@@ -47,18 +47,19 @@ NAMES_ON_BUTTON: Final = 3
 
 
 def credential_lines(
-    choices: Choices, filtering: LineEditor | None, width: int, height: int
+    choices: Choices, filtering: LineEditor | None, width: int, height: int, holds: Content
 ) -> tuple[list[Content], list[tuple[int, int]]]:
-    """The title and the rows in at most `height` lines.
+    """The title and the rows in at most `height` lines. `holds`: for how long a yes holds.
 
     Shape: also pairs of a line's place among them and the row that it shows.
     """
     if not choices.total:
-        return [row(own("  Credentials", STRONG), own("  none are configured", QUIET))], []
+        none = row(own("  Credentials", STRONG), own("  none are configured", QUIET))
+        return [spread(none, row(holds, own("  ")), width)], []
     rows = choices.rows
     blocks = [_block(choices, index, width) for index in range(len(rows))]
     first, last = _window([len(block) for block in blocks], choices, height - 1)
-    lines = [_title(choices, filtering, width, first, last)]
+    lines = [_title(choices, filtering, width, first, last, holds)]
     spots: list[tuple[int, int]] = []
     for index in range(first, last):
         spots += [(len(lines) + y, index) for y in range(len(blocks[index]))]
@@ -68,11 +69,15 @@ def credential_lines(
     return lines, spots
 
 
-def button_line(choices: Choices, *, may_run: bool) -> tuple[Content, list[tuple[Place, range]]]:
-    """*Run* and *Deny*, and where they are."""
+def button_line(
+    choices: Choices, *, may_run: bool, denies_on: bool
+) -> tuple[Content, list[tuple[Place, range]]]:
+    """*Run* and *Deny*, and where they are. `denies_on`: a denial holds from now on."""
     at_run, at_deny = choices.place is Place.RUN, choices.place is Place.DENY
     run = _button(_run_words(choices), BUTTON_RUN if at_run or may_run else BUTTON)
-    deny = _button(own("Deny"), BUTTON_DENY if at_deny else BUTTON)
+    deny = _button(
+        own("Deny from now on") if denies_on else own("Deny"), BUTTON_DENY if at_deny else BUTTON
+    )
     run_cursor = own("    › ", CURSOR) if at_run else own("      ")
     deny_cursor = own("  › ", CURSOR) if at_deny else own("    ")
     run_x = range(run_cursor.cell_length, run_cursor.cell_length + run.cell_length)
@@ -83,9 +88,14 @@ def button_line(choices: Choices, *, may_run: bool) -> tuple[Content, list[tuple
 
 
 def _title(
-    choices: Choices, filtering: LineEditor | None, width: int, first: int, last: int
+    choices: Choices,
+    filtering: LineEditor | None,
+    width: int,
+    first: int,
+    last: int,
+    holds: Content,
 ) -> Content:
-    left = row(own("  Credentials", STRONG), own("  for this one command", QUIET))
+    left = row(own("  Credentials", STRONG), own("  "), holds)
     if filtering is not None:
         left = row(own("  Credentials", STRONG), own("  / ", KEY), typed(filtering, width // 2))
     elif choices.filter:

@@ -18,6 +18,7 @@ from jackin_broker.protocol import StdinKind, Target
 
 from .text import (
     CAREFUL,
+    LABEL,
     NOTHING,
     PLAIN,
     QUIET,
@@ -36,6 +37,8 @@ STDIN_GLIMPSE_MIN_CELLS: Final = 12
 DIGEST_SHOWN_CHARS: Final = 12
 # The broker's own words for a command that could do more than usual.
 CAREFUL_WORDS: Final = ("unconfined", "your own logins", "agent can read")
+# A label and a space.
+LABEL_CELLS: Final = 12
 # The kernel's own names of processes have at most 15.
 NAME_SHOWN_CHARS: Final = 24
 
@@ -63,13 +66,35 @@ def facts_of(view: RequestView, width: int, *, depth: int) -> list[Fact]:
     return facts
 
 
+def fact_lines(facts: list[Fact]) -> list[Content]:
+    """The facts one below the other, their labels in a column of their own."""
+    blank = own("").truncate(LABEL_CELLS + 1, pad=True)
+    return [
+        row(blank if turn else own(fact.label, LABEL).truncate(LABEL_CELLS + 1, pad=True), line)
+        for fact in facts
+        for turn, line in enumerate(fact.lines)
+    ]
+
+
 def notices_of(view: RequestView, width: int, *, depth: int) -> list[Content]:
-    """What the broker warns of, a sign before each."""
+    """What to be careful of, a sign before each: warnings, what is new, what was denied."""
     lines: list[Content] = []
     for notice in view.notices:
-        folded = fitted(notice, width - 2, depth)
-        lines += [row(own("! ", CAREFUL), folded[0]), *(row(own("  "), x) for x in folded[1:])]
+        lines += _signed(own("! ", CAREFUL), notice, width, depth)
+    for difference in view.differences:
+        lines += _signed(own("≠ changed  ", CAREFUL), difference, width, depth)
+    if view.denied_before:
+        times = own(" time in a row") if view.denied_before == 1 else own(" times in a row")
+        line = row(own("! ", CAREFUL), own("you denied this "), number(view.denied_before), times)
+        can_last = any(not offer.approve for offer in view.offers)
+        lines.append(row(line, own("; g can deny it from now on")) if can_last else line)
     return lines
+
+
+def _signed(sign: Content, text: str, width: int, depth: int) -> list[Content]:
+    folded = fitted(text, max(1, width - sign.cell_length), depth)
+    blank = own("").truncate(sign.cell_length, pad=True)
+    return [row(blank if turn else sign, line) for turn, line in enumerate(folded)]
 
 
 def _folder(view: RequestView, width: int, depth: int) -> Fact:

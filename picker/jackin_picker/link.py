@@ -24,6 +24,8 @@ from jackin_broker.operator_protocol import (
 # A broker that restarts is back within a second; one that was stopped costs nothing at this pace.
 PAUSE_MIN_S: Final = 0.25
 PAUSE_MAX_S: Final = 5.0
+# A thousand arrive at once where an agent floods; this many take a few milliseconds.
+PUSHES_AT_ONCE: Final = 20
 
 
 class Desk(Protocol):
@@ -39,8 +41,10 @@ class Desk(Protocol):
 class Link:
     """Run it as a task; call through it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: str = "picker") -> None:
+        """`kind`: what the broker is told that this client is."""
         self._path = path
+        self._kind = kind
         self._client: OperatorClient | None = None
 
     async def run(self, desk: Desk) -> None:
@@ -67,13 +71,17 @@ class Link:
     async def _session(self, desk: Desk) -> None:
         client = await OperatorClient.connect(self._path)
         try:
-            hello = await client.call(Attach(seq=0, protocol=OPERATOR_PROTOCOL_VERSION))
+            hello = await client.call(Attach(0, OPERATOR_PROTOCOL_VERSION, self._kind))
             if not isinstance(hello, Attached):
                 raise BrokerUnreachable("the broker answered in another way than was asked")
             self._client = client
             desk.attached(hello)
+            count = 0
             async for push in client:
                 desk.pushed(push)
+                count += 1
+                if count % PUSHES_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # a key that was pressed meanwhile comes first
             desk.lost(client.ended_because)
         finally:
             self._client = None

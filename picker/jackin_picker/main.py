@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from .app import PickerApp
 
 EXIT_FAILED: Final = 1
+THEMES: Final = ("auto", "dark", "light")
 EXIT_USAGE: Final = 2
 _END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+# A shell that exports these would fix the size for good: the terminal knows it, and says when it
+# changes.
+_SIZE_NAMES: Final = ("COLUMNS", "LINES")
 # Giving a terminal its settings back takes milliseconds, on a loaded machine a second.
 _LEAVE_LIMIT_S: Final = 3.0
 
@@ -47,10 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         BlockingClient(socket_path).close()
     except JackinError as error:
         return _fail(str(error), error.hint, EXIT_FAILED)
+    if options.plain:
+        from .plain import run_plain
+
+        session = run_plain(socket_path)
+        if session.failure is not None:
+            return _fail(str(session.failure), session.failure.hint, EXIT_FAILED)
+        return session.status
+    for name in _SIZE_NAMES:
+        os.environ.pop(name, None)
     # Textual takes a quarter of a second to import; the errors above do not wait for it.
     from .app import PickerApp
 
-    app = PickerApp(socket_path)
+    app = PickerApp(socket_path, look=options.theme, is_popup=options.popup)
     asyncio.run(_run(app))
     if app.failure:
         return _fail(app.failure, app.hint, EXIT_FAILED)
@@ -66,6 +79,7 @@ async def _run(app: PickerApp) -> None:
         deadline = threading.Timer(_LEAVE_LIMIT_S, os._exit, (128 + number,))
         deadline.daemon = True
         deadline.start()
+        app.handover.end()
         loop.call_soon_threadsafe(app.end_by_signal, number)
 
     for number in _END_SIGNALS:
@@ -79,6 +93,18 @@ def _parser() -> argparse.ArgumentParser:
         description="Show what waits for an answer, and answer it. It can be left at any time.",
     )
     parser.add_argument("--socket", type=Path, help="the broker's operator.sock")
+    parser.add_argument(
+        "--plain", action="store_true", help="line by line, without a screen: for screen readers"
+    )
+    parser.add_argument(
+        "--popup", action="store_true", help="end by itself when nothing waits any more"
+    )
+    parser.add_argument(
+        "--theme",
+        choices=THEMES,
+        default="auto",
+        help="auto: what JACKIN_PICKER_THEME or the terminal says, else dark",
+    )
     return parser
 
 

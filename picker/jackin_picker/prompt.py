@@ -2,7 +2,8 @@
 
 It refuses to know widgets, the connection and the clock; times are passed in. Invariants: every
 key passes the guard first; a decision names the digest of what was displayed; editing keys, a
-paste and the mouse never make one.
+paste and the mouse never make one; for how long a yes holds is chosen anew for every prompt, and
+again when the ticks change that it was chosen with.
 Pure.
 """
 
@@ -13,7 +14,14 @@ from enum import Enum
 
 from textual.content import Content
 
-from jackin_broker.operator_protocol import Decide, RequestView, view_digest
+from jackin_broker.operator_protocol import (
+    ONCE,
+    Decide,
+    DenyAll,
+    GrantOffer,
+    RequestView,
+    view_digest,
+)
 
 from .choices import Choices, Place
 from .command import legibility_of
@@ -29,7 +37,22 @@ class Wish(Enum):
     NOTHING = "nothing"
     READ = "read"
     HELP = "help"
+    TERMS = "terms"
+    NEXT = "next"
+    PALETTE = "palette"
     LEAVE = "leave"
+
+
+Outcome = Wish | Decide | DenyAll
+_WISHES = {
+    "v": Wish.READ,
+    "g": Wish.TERMS,
+    "n": Wish.NEXT,
+    "colon": Wish.PALETTE,
+    "ctrl+p": Wish.PALETTE,
+    "q": Wish.LEAVE,
+    "ctrl+c": Wish.LEAVE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +73,20 @@ class OpenPrompt:
         self.note = note
         self.guard = Guard()
         self.is_decided = False
+        self.offer: GrantOffer | None = None
         self._legibility = legibility_of(view)
         self.choices = Choices(view.bindings, starts_on_command=not self._legibility.is_clear)
         self._filtering: LineEditor | None = None
         self._explaining: LineEditor | None = None
+        self._is_sweep = False
 
-    def face(self, *, waiting: int, expires_in_s: float) -> Prompt:
-        """What the sheet draws."""
+    def face(
+        self, *, waiting: int, expires_in_s: float, of_capsule: int = 1, behind: Content = NOTHING
+    ) -> Prompt:
+        """What the sheet draws.
+
+        `of_capsule`: how many wait of this one's capsule; `behind`: what an earlier one is at.
+        """
         return Prompt(
             view=self.view,
             choices=self.choices,
@@ -65,12 +95,14 @@ class OpenPrompt:
             legibility=self._legibility,
             is_armed=self.guard.is_armed,
             may_run=self.guard.may_run,
-            note=self.note,
+            note=self.note or behind,
             filtering=self._filtering,
             explaining=self._explaining,
+            sweeping=of_capsule if self._is_sweep else 0,
+            offer=self.offer,
         )
 
-    def press(self, key: Key) -> Wish | Decide:
+    def press(self, key: Key) -> Outcome:
         """What the key leads to: a decision, or something for the screen."""
         press = self.guard.press(key.at_s)
         editor = self._filtering or self._explaining
@@ -105,9 +137,23 @@ class OpenPrompt:
             return
         self.guard.stray()
         self.choices.go(place, row)
-        self.choices.toggle()
+        if self.choices.toggle():
+            self._ticks_changed()
 
-    def _act(self, key: Key, *, decides: bool) -> Wish | Decide:
+    def choose(self, offer: GrantOffer | None) -> None:
+        """For how long the answer holds; it is not an answer."""
+        self.offer = offer
+        self.guard.stray()
+
+    def sweep(self) -> None:
+        """Ask for the words of a denial of all that waits from this capsule."""
+        self.guard.stray()
+        self._explaining, self._is_sweep = LineEditor(), True
+
+    def _act(self, key: Key, *, decides: bool) -> Outcome:
+        if key.name in _WISHES:
+            self.guard.stray()
+            return _WISHES[key.name]
         match key.name:
             case "space":
                 self._tick()
@@ -127,20 +173,27 @@ class OpenPrompt:
                 self._filtering.insert(self.choices.filter)
             case "d":
                 self.guard.stray()
-                self._explaining = LineEditor()
-            case "v":
-                return Wish.READ
-            case "q" | "ctrl+c":
-                return Wish.LEAVE
+                self._explaining, self._is_sweep = LineEditor(), False
+            case "D":
+                self.sweep()
             case _:
                 self.guard.stray()
         return Wish.NOTHING
 
     def _tick(self) -> None:
-        if self.choices.toggle() and self.choices.ticked:
+        if not self.choices.toggle():
+            self.guard.stray()
+            return
+        self._ticks_changed()
+        if self.choices.ticked:
             self.guard.deliberate()
         else:
             self.guard.stray()
+
+    def _ticks_changed(self) -> None:
+        if self.offer is not None and self.offer.approve:
+            self.offer = None
+            self.note = own("the ticks changed, so a yes holds once: g chooses again")
 
     def _move(self, step: int) -> None:
         self.choices.move(step)
@@ -149,17 +202,20 @@ class OpenPrompt:
         elif not self.choices.ticked:
             self.guard.stray()
 
-    def _enter(self) -> Wish | Decide:
+    def _enter(self) -> Outcome:
         if self.choices.place is Place.DENY:
             return self._decision(approve=False)
         if self.guard.may_run:
             return self._decision(approve=True)
         return Wish.NOTHING
 
-    def _explain(self, key: Key, editor: LineEditor, *, decides: bool) -> Wish | Decide:
+    def _explain(self, key: Key, editor: LineEditor, *, decides: bool) -> Outcome:
         if key.name == "escape":
             self._explaining = None
         elif key.name == "enter":
+            if decides and self._is_sweep:
+                self.is_decided = True
+                return DenyAll(seq=0, capsule=self.view.capsule, reason=editor.text.strip())
             if decides:
                 return self._decision(approve=False, reason=editor.text.strip())
         else:
@@ -179,6 +235,7 @@ class OpenPrompt:
 
     def _decision(self, *, approve: bool, reason: str = "") -> Decide:
         self.is_decided = True
+        offer = self.offer
         return Decide(
             seq=0,
             id=self.view.id,
@@ -186,4 +243,5 @@ class OpenPrompt:
             approve=approve,
             bindings=self.choices.ticked if approve else (),
             reason=reason,
+            grant=offer.term if offer is not None and offer.approve is approve else ONCE,
         )

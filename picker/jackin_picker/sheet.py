@@ -14,13 +14,14 @@ from typing import Final
 
 from textual.content import Content
 
-from jackin_broker.operator_protocol import RequestView
+from jackin_broker.operator_protocol import GrantOffer, RequestView
 
 from .choices import Choices, Place
 from .command import Legibility, command_lines
 from .credentials import button_line, credential_lines
 from .editor import LineEditor
-from .facts import Fact, facts_of, notices_of
+from .facts import LABEL_CELLS, fact_lines, facts_of, notices_of
+from .terms import term_words
 from .text import (
     BAR,
     CAREFUL,
@@ -53,8 +54,6 @@ _FRAME_LINES: Final = 4
 # With these the header fits 80 columns, a thousand requests waiting.
 _NAME_CELLS: Final = 18
 _KIND_CELLS: Final = 8
-# Two spaces or the cursor, then a label, then a space.
-_LABEL_CELLS: Final = 12
 _MARGIN: Final = 2
 # The command's own share before anything else gets a second line.
 _COMMAND_LINES_MIN: Final = 4
@@ -78,7 +77,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All that the sheet depends on."""
+    """All that the sheet depends on. `sweeping`: how many a denial of all would deny."""
 
     view: RequestView
     choices: Choices
@@ -90,6 +89,8 @@ class Prompt:
     note: Content = NOTHING
     filtering: LineEditor | None = None
     explaining: LineEditor | None = None
+    sweeping: int = 0
+    offer: GrantOffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,12 @@ def prompt_sheet(prompt: Prompt, width: int, height: int) -> Sheet:
         return _too_small(width, height)
     wide = min(width, WIDTH_MAX)
     room = height - _FRAME_LINES
-    rows, list_spots = credential_lines(prompt.choices, prompt.filtering, wide, room // 3)
-    buttons, button_spots = button_line(prompt.choices, may_run=prompt.may_run)
+    rows, list_spots = credential_lines(
+        prompt.choices, prompt.filtering, wide, room // 3, _holds(prompt)
+    )
+    buttons, button_spots = button_line(
+        prompt.choices, may_run=prompt.may_run, denies_on=_denies_on(prompt)
+    )
     upper = _upper(prompt, wide, room - len(rows) - 1)
     spare = room - len(rows) - 1 - len(upper)
     gap = [NOTHING] if spare > 0 else []
@@ -159,12 +164,12 @@ def _header(prompt: Prompt, width: int) -> Content:
 
 def _upper(prompt: Prompt, width: int, height: int) -> list[Content]:
     """Command, notices and facts in at most `height` lines, with gaps where there is room."""
-    view, text_width = prompt.view, width - _MARGIN - _LABEL_CELLS - 1
+    view, text_width = prompt.view, width - _MARGIN - LABEL_CELLS - 1
     wish = len(command_lines(view, text_width, height).lines) + 1
     told: list[Content] = []
     for depth in _DEPTHS:
         told = _margined(notices_of(view, width - 2 * _MARGIN, depth=depth))
-        told += _labelled(facts_of(view, text_width, depth=depth))
+        told += _margined(fact_lines(facts_of(view, text_width, depth=depth)))
         if len(told) + min(wish, height // 2) <= height:
             break
     told = _shortened(told, height - _COMMAND_LINES_MIN)
@@ -187,22 +192,10 @@ def _command(prompt: Prompt, width: int, height: int) -> list[Content]:
         command = command_lines(prompt.view, width, height - 1)
     here = prompt.choices.place is Place.COMMAND
     mark = own("› ", CURSOR) if here else own("  ")
-    label = own("command", CURSOR if here else LABEL).truncate(_LABEL_CELLS + 1, pad=True)
-    indent = own("").truncate(_MARGIN + _LABEL_CELLS + 1, pad=True)
+    label = own("command", CURSOR if here else LABEL).truncate(LABEL_CELLS + 1, pad=True)
+    indent = own("").truncate(_MARGIN + LABEL_CELLS + 1, pad=True)
     lines = [row(indent if turn else row(mark, label), x) for turn, x in enumerate(command.lines)]
     return [*lines, row(indent, warning)] if warning else lines
-
-
-def _labelled(facts: list[Fact]) -> list[Content]:
-    lines: list[Content] = []
-    for fact in facts:
-        label = own(fact.label, LABEL).truncate(_LABEL_CELLS, pad=True)
-        blank = own("").truncate(_LABEL_CELLS, pad=True)
-        lines += [
-            row(own("  "), blank if turn else label, own(" "), line)
-            for turn, line in enumerate(fact.lines)
-        ]
-    return lines
 
 
 def _margined(lines: list[Content]) -> list[Content]:
@@ -218,23 +211,42 @@ def _shortened(lines: list[Content], room: int) -> list[Content]:
     return [*kept, row(more, own(" more lines about this request: v shows them", CAREFUL))]
 
 
+def _holds(prompt: Prompt) -> Content:
+    """For how long a yes holds."""
+    if prompt.offer is None or not prompt.offer.approve:
+        return own("for this one command", QUIET)
+    return row(own("a yes holds ", CAREFUL), term_words(prompt.offer.term).stylize(CAREFUL))
+
+
+def _denies_on(prompt: Prompt) -> bool:
+    return prompt.offer is not None and not prompt.offer.approve
+
+
 def _status(prompt: Prompt, width: int) -> Content:
-    if prompt.explaining is not None:
-        return row(own("  deny, because: ", STRONG), typed(prompt.explaining, width - 20))
+    if prompt.explaining is not None and prompt.is_armed:
+        asked = own("  deny, because: ", STRONG)
+        if prompt.sweeping:
+            asked = row(
+                own("  deny all ", STRONG),
+                number(prompt.sweeping, STRONG),
+                own(" from this capsule, because: ", STRONG),
+            )
+        return row(asked, typed(prompt.explaining, width - asked.cell_length - 2))
     if not prompt.is_armed:
         state = own("  ○ not ready  ", QUIET)
         words = own("keys do nothing until you pause for a moment", QUIET)
-    elif prompt.may_run:
-        state = own("  ● ready  ", GOOD)
-        words = row(own("Enter runs it ", STRONG), _with_what(prompt.choices))
-    else:
-        state = own("  ● ready  ", GOOD)
-        words = own("tick a credential, or move to Run; then Enter runs it")
-        if not prompt.choices.total:
-            words = own("move to Run; then Enter runs it")
-    if prompt.is_armed and prompt.choices.place is Place.DENY:
-        words = own("Enter denies it", STRONG)
-    return row(state, prompt.note or words)
+        return row(state, prompt.note or words)
+    return row(own("  ● ready  ", GOOD), prompt.note or _next_step(prompt))
+
+
+def _next_step(prompt: Prompt) -> Content:
+    if prompt.choices.place is Place.DENY:
+        return own("Enter denies it", STRONG)
+    if prompt.may_run:
+        return row(own("Enter runs it ", STRONG), _with_what(prompt.choices))
+    if not prompt.choices.total:
+        return own("move to Run; then Enter runs it")
+    return own("tick a credential, or move to Run; then Enter runs it")
 
 
 def _with_what(choices: Choices) -> Content:
@@ -262,10 +274,14 @@ def _keys(prompt: Prompt, width: int) -> Content:
         (own("Enter"), own("run")),
         (own("Esc"), own("deny")),
         (own("d"), own("why")),
+        (own("g"), own("again")),
         (own("v"), own("all")),
         (own("?"), own("help")),
-        (own("q"), own("quit")),
     ]
+    # Where there is room; `?` and `:` tell of them everywhere.
+    for pair in ((own(":"), own("more")), (own("D"), own("deny all")), (own("q"), own("quit"))):
+        if key_line([*pairs, pair], is_live=True).cell_length <= width:
+            pairs.append(pair)
     while (line := key_line(pairs, is_live=prompt.is_armed)).cell_length > width:
         pairs.pop(1)
     return line

@@ -33,6 +33,7 @@ BUTTON: Final = "$quiet on $panel"
 BUTTON_RUN: Final = "bold $button-text on $success"
 BUTTON_DENY: Final = "bold $button-text on $error"
 BAR: Final = "on $panel"
+TAB_HERE: Final = "bold reverse $foreground"
 
 NOTHING: Final = Content("")
 NEWLINE: Final = Content("\n")
@@ -57,6 +58,18 @@ def clock(seconds: float, style: LiteralString = PLAIN) -> Content:
     """`4:58`; a time that has passed is `0:00`."""
     whole = max(0, int(seconds + 0.5))
     return _styled(f"{whole // 60}:{whole % 60:02d}", style)
+
+
+def span(seconds: float, style: LiteralString = PLAIN) -> Content:
+    """A time for people: `12 s`, `5 min`, `3 h`, `2 days`."""
+    whole = max(0, int(seconds))
+    if whole < 100:
+        return _styled(f"{whole} s", style)
+    if whole < 100 * 60:
+        return _styled(f"{whole // 60} min", style)
+    if whole < 48 * 3600:
+        return _styled(f"{whole // 3600} h", style)
+    return _styled(f"{whole // 86_400} days", style)
 
 
 def size(size_bytes: int, style: LiteralString = PLAIN) -> Content:

@@ -1,9 +1,11 @@
 """How fast the attached picker is, in a real terminal: `python tests/bench/picker.py [--quick]`.
 
-Two times, against a broker's side in this process that speaks the real frames:
+Three times, against a broker's side in this process that speaks the real frames:
 - request received → painted: from the moment when the broker's side sends the request until a
   terminal emulator has drawn the prompt;
-- Enter → decision: from the key until the decision is off the socket.
+- Enter → decision: from the key until the decision is off the socket;
+- key → repaint with 1,000 requests waiting, on the prompt and in the list of them, at rest and
+  while 1,000 changes of them arrive.
 Goals: DESIGN §15, at 80×24. A baseline stands beside them, the same terminal with a program that
 does nothing but write: what of the time is the terminal's own.
 """
@@ -17,6 +19,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import quantiles
+from threading import Thread
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,6 +33,8 @@ ROUNDS: Final = 100
 ROUNDS_QUICK: Final = 20
 PAINTED_P50_MS: Final = 40.0
 PAINTED_P95_MS: Final = 70.0
+CROWD: Final = 1000
+KEY_P95_MS: Final = 50.0
 
 
 @contextmanager
@@ -54,6 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     p50, p95 = report("request received -> painted", painted_ms)
     report("Enter -> decision on the socket", decided_ms)
     print(f"  painted / goal: p50 {p50 / PAINTED_P50_MS:.2f}, p95 {p95 / PAINTED_P95_MS:.2f}")
+    crowded(rounds)
 
 
 def one_round(
@@ -76,6 +82,55 @@ def one_round(
     broker.wait_decision()
     decided_ms.append((time.perf_counter() - started) * 1000)
     screen.wait_for("Nothing waits")
+
+
+def crowded(rounds: int) -> None:
+    """The keys of somebody whose agents all ask at once."""
+    views = [a_request(f"r{number}", command=f"tool{number}") for number in range(CROWD)]
+    print(f"picker with {CROWD:,} requests waiting")
+    with attached() as (broker, screen):
+        broker.ask(a_request("alone"))
+        screen.wait_for("● ready")
+        alone, _ = report("key -> repaint, one waiting", moved(screen, rounds))
+        broker.ask(*views)
+        screen.wait_for("1,001 waiting")
+        screen.wait_for("● ready")
+        keys = moved(screen, rounds)
+        crowd, worst = report("key -> repaint, prompt", keys)
+        screen.press(":")
+        screen.wait_for("Commands")
+        screen.type("what waits for")
+        screen.wait_for("what waits for[^ ]")
+        screen.press("enter")
+        screen.wait_for(r"oldest first[\s\S]*^› waiting[\s\S]*Enter answer it")
+        worst = max(worst, report("key -> repaint, list", moved(screen, rounds))[1])
+        busy = Thread(target=lambda: [broker.ask(view) for view in views])
+        busy.start()
+        worst = max(worst, report("key -> repaint, list, changing", moved(screen, rounds))[1])
+        busy.join()
+    print(f"  crowd / one: p50 {crowd / alone:.2f};  key / goal: p95 {worst / KEY_P95_MS:.2f}")
+
+
+def moved(screen: Terminal, rounds: int) -> list[float]:
+    """From a key that moves the cursor until it is drawn elsewhere."""
+    times_ms: list[float] = []
+    for number in range(rounds):
+        before = cursor_of(screen)
+        started = time.perf_counter()
+        screen.press("up" if number % 2 else "down")
+        screen.wait_until(lambda was=before: _has_moved(cursor_of(screen), was), "it moves")
+        times_ms.append((time.perf_counter() - started) * 1000)
+    return times_ms
+
+
+def _has_moved(now: list[int], before: list[int]) -> bool:
+    """Whether it is drawn at one place, and at another one."""
+    return len(now) == 1 and now != before
+
+
+def cursor_of(screen: Terminal) -> list[int]:
+    """The lines that show the cursor's sign."""
+    return [y for y, line in enumerate(screen.text.split("\n")) if line.lstrip().startswith("›")]
 
 
 def echoed(rounds: int) -> list[float]:

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from jackin_broker import operator_protocol as op
 from jackin_broker.links import build_programs
 from jackin_broker.operator_client import BlockingClient
+from jackin_broker.runner.probe import BASE_OPTIONS, NAMESPACE_OPTIONS, abilities
 from support.broker import Broker, broker
 from support.real import SYSTEM_PYTHON, short_directory
 
@@ -166,9 +167,20 @@ def decisions(made: Broker, rounds: int) -> None:
     print(f"\ndecision → child running, no source ({rounds} rounds)")
     with BlockingClient(made.runtime_dir / "operator.sock") as operator:
         operator.call(op.Attach(0, op.OPERATOR_PROTOCOL_VERSION, client="follow"))
-        for title, name in (("unconfined", "sleep"), ("confined", "uname")):
-            taken = sorted(until_running(made, path, name, operator) for _ in range(rounds))
-            p50, p95 = taken[rounds // 2], taken[int(rounds * 0.95)]
+        rows: dict[str, Callable[[], float]] = {
+            "unconfined": lambda: until_running(made, path, "sleep", operator),
+            "confined": lambda: until_running(made, path, "uname", operator),
+        }
+        if bwrap := abilities().bwrap:  # what no confined command can do without
+            leader = [SYSTEM_PYTHON, "-I", "-S", "-c", "pass"]
+            argv = [bwrap, *NAMESPACE_OPTIONS, *BASE_OPTIONS, "--", *leader]
+            rows["bubblewrap and python3 alone, to their end"] = timed(argv, {})
+        taken: dict[str, list[float]] = {title: [] for title in rows}
+        for _ in range(rounds):
+            for title, once in rows.items():
+                taken[title].append(once())
+        for title, times in taken.items():
+            p50, p95 = sorted(times)[rounds // 2], sorted(times)[int(rounds * 0.95)]
             print(f"  {title:<44} p50 {p50 * 1e3:6.2f} ms   p95 {p95 * 1e3:6.2f} ms")
 
 

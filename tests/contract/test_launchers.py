@@ -101,7 +101,7 @@ class LauncherContract(ABC):
         assert after == handlers
 
 
-def _recorded(_pid: int) -> None:
+def _recorded(_pid: int, _container: str) -> None:
     """An init that is put on record."""
 
 
@@ -132,7 +132,7 @@ class TestBubblewrap(LauncherContract):
     ) -> None:
         seen: list[int] = []
 
-        def record(pid: int) -> None:
+        def record(pid: int, _container: str) -> None:
             seen.append(pid)
             assert depths_of(pid)[-1] == 1
             assert not (project / "started").exists()
@@ -147,7 +147,7 @@ class TestBubblewrap(LauncherContract):
     ) -> None:
         seen: list[int] = []
 
-        def record(pid: int) -> None:
+        def record(pid: int, _container: str) -> None:
             seen.append(pid)
             raise Refusal(DenialCode.PEER_REFUSED, "not this one")
 

@@ -207,27 +207,43 @@ class TestSecretService(SourceContract):
         )
 
 
-# Stands in for 1Password's program, which needs an account: it answers for one reference.
+# Stands in for 1Password's program, which needs an account. It behaves as that is documented: the
+# value and a newline on stdout, errors on stderr with status 1; and it notes when it runs.
 _OP = """\
 #!{python}
-import sys, time
+import os, sys, time
+SAYS = {{
+    "out": "[ERROR] 2026/11/30 10:00:00 You are not currently signed in. Please run `op signin`",
+    "no": "[ERROR] 2026/11/30 10:00:00 authorization prompt dismissed, please try again",
+    "absent": "[ERROR] 2026/11/30 10:00:00 could not read secret: \\"absent\\" isn't an item",
+}}
+with open({log!r}, "a") as log:
+    log.write("begin\\n")
+time.sleep(0.05)
 if sys.argv[1:] == ["read", "--account", "work", "--", "op://Vault/Item/field"]:
     sys.stdout.write(open({value!r}).read() + "\\n")
-elif sys.argv[-1] == "op://Vault/Item/hang":
+elif sys.argv[-1].endswith("/hang"):
     time.sleep(600)
 else:
-    sys.exit("[ERROR] it prints what it likes, a value too")
+    said = SAYS.get(sys.argv[-1].split("/")[-1], "[ERROR] it prints what it likes, a value too")
+    print(said, "x" * 10_000, file=sys.stderr)
+    with open({log!r}, "a") as log:
+        log.write("end\\n")
+    sys.exit(1)
+with open({log!r}, "a") as log:
+    log.write("end\\n")
 """
 
 
 class TestOp(SourceContract):
-    missing = SourceFault.FAILED
-
     @pytest.fixture(autouse=True)
     def _program(self, tmp_path: Path) -> None:
         self.folder = tmp_path
         program = tmp_path / "op"
-        program.write_text(_OP.format(python=sys.executable, value=str(tmp_path / "value")))
+        self.log = tmp_path / "log"
+        program.write_text(
+            _OP.format(python=sys.executable, value=str(tmp_path / "value"), log=str(self.log))
+        )
         program.chmod(0o700)
 
     def hold(self, value: str) -> Source:
@@ -264,3 +280,33 @@ class TestOp(SourceContract):
         failed = refusal(resolver, Binding(NAME, self.hold("x")))
         assert failed.fault is SourceFault.UNAVAILABLE
         assert "op was not found" in str(failed)
+
+    @pytest.mark.parametrize(
+        ("item", "fault", "words"),
+        [
+            ("out", SourceFault.LOCKED, "1Password is not signed in"),
+            ("no", SourceFault.LOCKED, "nobody confirmed it in 1Password"),
+            ("absent", SourceFault.MISSING, "nothing at its reference"),
+            ("else", SourceFault.FAILED, "op exited with status 1"),
+        ],
+    )
+    def test_its_usual_errors_are_told_in_words_of_our_own(
+        self, caplog: pytest.LogCaptureFixture, item: str, fault: SourceFault, words: str
+    ) -> None:
+        failed = refusal(self.resolver(), Binding(NAME, OpSource(f"op://Vault/Item/{item}")))
+        assert failed.fault is fault
+        assert str(failed).endswith(words)
+        assert failed.hint
+        assert "xxxx" not in told(failed, caplog)
+
+    def test_one_call_is_in_flight_for_an_account(self) -> None:
+        """Each asks its own question on the desktop: several would stack their windows."""
+        self.hold("value")
+        bindings = [Binding(f"N{n}", self.hold("value")) for n in range(4)]
+        assert values(self.resolver(), *bindings) == [b"value"] * 4
+        assert self.log.read_text().split() == ["begin", "end"] * 4
+
+    def test_an_account_that_could_be_an_option_never_reaches_the_program(self) -> None:
+        source = OpSource("op://Vault/Item/field", account="--reveal")
+        assert "begins with a dash" in str(refusal(self.resolver(), Binding(NAME, source)))
+        assert not self.log.exists()

@@ -42,7 +42,13 @@ def test_with_the_caller_goes_all_that_its_command_started(made: Allowed) -> Non
         os.kill(child.pid, signal.SIGKILL)
         wait_until(lambda: not any(is_running(pid) for pid in pids), "the family is gone")
         assert time.monotonic() - began < GONE_WITHIN_S
-        wait_until(lambda: made.line("ended")["pid_of_caller"] == child.pid, "the end is told")
+        wait_until(
+            lambda: (
+                ("ended", child.pid)
+                in [(line["event"], line.get("pid_of_caller")) for line in made.broker.audit()]
+            ),
+            "the end is told",
+        )
     ended = made.line("ended")
     assert ended["ended_by"] == "caller_gone"
     assert made.line("started")["pid"] == pids[0]

@@ -11,6 +11,7 @@ import pytest
 
 from jackin_broker.config.model import BinaryConfig, HomeKind
 from jackin_broker.errors import DenialCode, Refusal
+from jackin_broker.runner import confine
 from jackin_broker.runner.confine import Confinement
 from jackin_broker.runner.hidden import Hidden
 from support import real
@@ -144,3 +145,49 @@ def test_an_interpreter_below_a_hidden_home_still_leads(machine: Machine) -> Non
         sink = Sink()
         within(run(["/bin/echo", "led"], sink, workdir=cwd, how=how))
     assert sink.out == b"led\n"
+
+
+def test_a_mount_that_the_agent_replaces_while_it_is_set_up_shows_nothing_else(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount inside of another one can be renamed by the agent: its name leads to HOME for as
+    long as it is looked at, and is the held directory again when the command enters it."""
+    away = machine.project.with_name("away")
+
+    def link() -> None:
+        machine.project.rename(away)
+        machine.project.symlink_to(machine.home)
+
+    def restore(*_: object) -> None:
+        machine.project.unlink()
+        away.rename(machine.project)
+
+    with workdir_at(machine.project) as cwd:
+        how = confined(cwd, None, machine.trust_roots)
+        monkeypatch.setattr(confine, "check_visible", restore)
+        link()
+        sink = Sink()
+        within(run(shell(f"cat {machine.home}/.netrc"), sink, workdir=cwd, how=how))
+    assert machine.secret.encode() not in sink.out
+
+
+def test_a_mount_that_became_a_link_is_not_entered_even_where_its_path_leads_to_the_same(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path below it is made again below HOME, with the very directory that is held at its end:
+    bubblewrap follows the link, so who enters compares where it begins, too."""
+    below = machine.project / "src" / "here"
+    below.mkdir(parents=True)
+
+    def replace(*_: object) -> None:
+        below.rename(machine.home / "src" / "here")
+        machine.project.rename(machine.project.with_name("away"))
+        machine.project.symlink_to(machine.home)
+
+    with workdir_at(below, root=machine.project) as cwd:
+        how = confined(cwd, None, machine.trust_roots)
+        monkeypatch.setattr(confine, "check_visible", replace)
+        sink = Sink()
+        with pytest.raises(Refusal):
+            within(run(shell("cat ../../.netrc"), sink, workdir=cwd, how=how))
+    assert machine.secret.encode() not in sink.out

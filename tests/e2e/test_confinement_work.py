@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from jackin_broker.workdir import WorkDir
 from support import real, second_uid
 from support.commands import Sink, confined, finish, run, shell, start, within, workdir_at
 from support.machine import Machine, furnish
+from support.readable import is_passable, readable_copy
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -206,21 +206,6 @@ def test_a_plain_uid_is_confined_as_well(open_tmp: Path) -> None:
     top = project.parent.relative_to("/tmp").parts[0]
     assert done.stdout.decode().split() == [str(second_uid.AGENT_UID), str(project), top], done
     assert (project / "made").stat().st_uid == second_uid.AGENT_UID
-
-
-def readable_copy(place: Path) -> Path:
-    """Ours and what it imports, where a second uid can read it."""
-    for name in ("jackin_broker", "support", "msgspec", "tomlkit"):
-        spec = find_spec(name)
-        assert spec is not None
-        assert spec.submodule_search_locations
-        shutil.copytree(spec.submodule_search_locations[0], place / name)
-    return place
-
-
-def is_passable(path: Path) -> bool:
-    """Whether others can walk to this path."""
-    return all(step.stat().st_mode & 0o001 for step in (path, *path.parents))
 
 
 def test_concurrent_commands_do_not_disturb_each_other(machine: Machine) -> None:

@@ -225,12 +225,6 @@ def test_two_answers_that_differ_are_asked_for_again(operator: Operator) -> None
         assert screen.wait_ended() == 0, screen.text
 
 
-def test_what_this_version_cannot_deliver_is_said_when_it_is_stored(operator: Operator) -> None:
-    added = operator.add("A", "--deliver", "file", value=a_value())
-    assert added.returncode == 0
-    assert "warning: env.A: deliver = 'file' is not in this version" in added.stderr
-
-
 def test_an_interrupted_question_writes_nothing(operator: Operator) -> None:
     argv = [program("jackin-broker"), "credential", "add", "A"]
     with terminal(argv, env=operator.env) as screen:

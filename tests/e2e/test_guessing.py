@@ -1,24 +1,28 @@
 """The echo oracle through `jackin-exec`: who types guesses is stopped before it learns much.
 
 REDACTION.md: behind an echoing program a 40-character token fell in 1,186 guesses. Here the agent
-has a rule that delivers the token to `cat`, which echoes whatever it is sent.
+has rules that deliver the token to `cat`, which echoes whatever it is sent, and to `sleep` on a
+terminal, which itself echoes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import select
 import string
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
+import pexpect
 import pytest
 
-from support.agent import Agent, finish
-from support.broker import Broker, broker
-from support.real import short_directory
+from support.agent import CALL_LIMIT_S, Agent, finish
+from support.broker import PROGRAMS, Broker, broker, program
+from support.real import short_directory, wait_until
 
 CONFIG = """schema = 1
 [broker]
@@ -27,8 +31,10 @@ no_operator = "wait"
 TOKEN = {{ file = "{folder}/token", on_demand = true }}
 [capsules.web]
 kind = "none"
-host_binaries = ["cat"]
+host_binaries = ["cat", "sleep"]
 [capsules.web.binaries.cat]
+confine = false
+[capsules.web.binaries.sleep]
 confine = false
 [[rules]]
 action = "allow"
@@ -36,12 +42,19 @@ argv = ["cat"]
 bindings = ["TOKEN"]
 stdin = "live"
 trust_cwd = true
+[[rules]]
+action = "allow"
+argv = ["sleep", "600"]
+bindings = ["TOKEN"]
+stdin = "live"
+tty = true
+trust_cwd = true
 """
 # The same token each time: the budget is a number, and luck has no place in a test.
 SEED = 20261130
 ALPHABET = string.ascii_letters + string.digits
-# An echo through broker and shim takes a few milliseconds; what is held back does not come at all.
-ECHO_LIMIT_S = 0.25
+# An echo takes a few milliseconds, on a loaded machine more; what is held back never comes.
+ECHO_LIMIT_S = 0.75
 # Heads this short are let go after a silence, so only their delay tells: granted to the attacker.
 TIMED_CHARS = 3
 # The design's line: fewer than eight characters of a forty-character token.
@@ -59,7 +72,9 @@ def made() -> Generator[tuple[Broker, Agent, str]]:
             yield running, Agent(running, "web", folder), token
 
 
-def _echo(child: subprocess.Popen[bytes], guess: str) -> bytes | None:
+def _echo(
+    child: subprocess.Popen[bytes], guess: str, limit_s: float = ECHO_LIMIT_S
+) -> bytes | None:
     """What comes back for a guess, None when the command is over."""
     assert child.stdin is not None
     assert child.stdout is not None
@@ -69,7 +84,7 @@ def _echo(child: subprocess.Popen[bytes], guess: str) -> bytes | None:
         return None
     echoed = b""
     while len(echoed) < len(guess):
-        ready, _, _ = select.select([child.stdout], [], [], ECHO_LIMIT_S)
+        ready, _, _ = select.select([child.stdout], [], [], limit_s)
         if not ready:
             return echoed
         data = os.read(child.stdout.fileno(), 65536)
@@ -79,7 +94,37 @@ def _echo(child: subprocess.Popen[bytes], guess: str) -> bytes | None:
     return echoed
 
 
-def _recover(child: subprocess.Popen[bytes], token: str) -> str:
+def _from_pipes(child: subprocess.Popen[bytes]) -> Callable[[str], bool | None]:
+    """Whether a guess comes back whole, from a program that echoes; None when it is over."""
+    assert _echo(child, "hello\n", CALL_LIMIT_S) == b"hello\n"  # it runs
+
+    def comes_back(guess: str) -> bool | None:
+        echoed = _echo(child, "\n" + guess)
+        return None if echoed is None else len(echoed) > len(guess)
+
+    return comes_back
+
+
+def _from_terminal(caller: pexpect.spawn[bytes]) -> Callable[[str], bool | None]:
+    """The same from a terminal's own echo; Ctrl-U keeps its line from filling up."""
+
+    def comes_back(guess: str, limit_s: float = ECHO_LIMIT_S) -> bool | None:
+        caller.send(b"\x15" + guess.encode())
+        echoed = b""
+        try:
+            while not echoed.endswith(guess.encode()):
+                echoed += caller.read_nonblocking(65536, limit_s)
+        except pexpect.TIMEOUT:
+            return False
+        except pexpect.EOF:
+            return None
+        return True
+
+    assert comes_back("hello", CALL_LIMIT_S)
+    return comes_back
+
+
+def _recover(comes_back: Callable[[str], bool | None], token: str) -> str:
     """What an attacker believes to know when the command ends.
 
     The attacker tries the right character last of 20, as on average; a guess that is not echoed
@@ -89,10 +134,10 @@ def _recover(child: subprocess.Popen[bytes], token: str) -> str:
     while len(known) < len(token):
         wrong = [letter for letter in ALPHABET if letter != token[len(known)]][:20]
         for letter in (*wrong, token[len(known)]):
-            echoed = _echo(child, "\n" + known + letter)
-            if echoed is None:
+            answer = comes_back(known + letter)
+            if answer is None:
                 return known
-            if len(echoed) < len(known) + 2:
+            if not answer:
                 known += letter
                 break
         else:
@@ -100,17 +145,43 @@ def _recover(child: subprocess.Popen[bytes], token: str) -> str:
     return known
 
 
+def _right_chars(recovered: str, token: str) -> int:
+    return sum(recovered[:place] == token[:place] for place in range(1, len(recovered) + 1))
+
+
 def test_an_echo_oracle_ends_before_it_has_eight_characters(
     made: tuple[Broker, Agent, str],
 ) -> None:
     running, agent, token = made
     with agent.running("cat", stdin=subprocess.PIPE) as child:
-        assert _echo(child, "hello\n") == b"hello\n"
-        recovered = _recover(child, token)
+        recovered = _recover(_from_pipes(child), token)
         done = finish(child)
-    right = sum(recovered[:place] == token[:place] for place in range(1, len(recovered) + 1))
-    assert right < RECOVERED_MAX
+    assert _right_chars(recovered, token) < RECOVERED_MAX
     assert done.returncode != 0
+    ended = [line for line in running.audit() if line["event"] == "ended"]
+    assert ended[-1]["ended_by"] == "guessing"
+    assert any("TOKEN" in notice for notice in running.ask("status")["notices"])
+
+
+def test_a_terminals_own_echo_is_no_better_an_oracle(made: tuple[Broker, Agent, str]) -> None:
+    """The command sleeps and never sees a guess: it is the terminal that answers."""
+    running, agent, token = made
+    argv = [str(PROGRAMS / "jackin-exec"), "sleep", "600"]
+    caller: pexpect.spawn[bytes] = pexpect.spawn(
+        argv[0], argv[1:], env={**agent.env, "TERM": "dumb"}, cwd=str(agent.cwd)
+    )
+    caller.delaybeforesend = None
+    try:
+        # The shim's terminal echoes before the command runs, the command's own from then on.
+        wait_until(lambda: not caller.getecho(), "the command runs")
+        comes_back = _from_terminal(caller)
+        recovered = _recover(comes_back, token)
+        with contextlib.suppress(pexpect.EOF):
+            caller.expect(pexpect.EOF, timeout=CALL_LIMIT_S)
+    finally:
+        caller.close(force=True)
+    assert _right_chars(recovered, token) < RECOVERED_MAX
+    assert caller.exitstatus not in {0, None}
     ended = [line for line in running.audit() if line["event"] == "ended"]
     assert ended[-1]["ended_by"] == "guessing"
     assert any("TOKEN" in notice for notice in running.ask("status")["notices"])
@@ -121,14 +192,14 @@ def test_a_suspended_binding_is_asked_with_a_warning_and_an_approval_trusts_it_a
 ) -> None:
     running, agent, token = made
     with agent.running("cat", stdin=subprocess.PIPE) as child:
-        _recover(child, token)
+        _recover(_from_pipes(child), token)
         finish(child)
     with agent.running("cat", stdin=subprocess.PIPE) as child:
         request = running.wait_for_request()
         (row,) = request["bindings"]
         assert any("guess" in warning for warning in row["warnings"])
         running.approve(request["id"], "TOKEN")
-        assert _echo(child, "well\n") == b"well\n"
+        assert _echo(child, "well\n", CALL_LIMIT_S) == b"well\n"
         assert child.stdin is not None
         child.stdin.close()
         child.stdin = None
@@ -139,6 +210,27 @@ def test_a_suspended_binding_is_asked_with_a_warning_and_an_approval_trusts_it_a
     assert agent.run("cat", stdin=b"x").stdout == b"x"
 
 
+def test_an_inquiry_knows_of_a_suspended_binding(made: tuple[Broker, Agent, str]) -> None:
+    """`ask` says what a request would get: rules do not deliver what somebody guesses at."""
+    _, agent, token = made
+
+    def inquire() -> list[str]:
+        done = subprocess.run(
+            [program("jackin-capsule"), "ask", "--json", "--", "cat"],
+            env=agent.env, cwd=agent.cwd, capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        answer = json.loads(done.stdout)
+        return [answer["outcome"], answer["reason"]]
+
+    assert inquire()[0] == "allow"
+    with agent.running("cat", stdin=subprocess.PIPE) as child:
+        _recover(_from_pipes(child), token)
+        finish(child)
+    outcome, reason = inquire()
+    assert outcome == "ask"
+    assert "guesses at TOKEN" in reason
+
+
 def test_an_approval_that_was_shown_no_warning_trusts_nothing_again(
     made: tuple[Broker, Agent, str],
 ) -> None:
@@ -147,10 +239,10 @@ def test_an_approval_that_was_shown_no_warning_trusts_nothing_again(
     with agent.running("cat", "-u", stdin=subprocess.PIPE) as waiting:
         request = running.wait_for_request()
         with agent.running("cat", stdin=subprocess.PIPE) as child:
-            _recover(child, token)
+            _recover(_from_pipes(child), token)
             finish(child)
         running.approve(request["id"], "TOKEN")
-        assert _echo(waiting, "well\n") == b"well\n"
+        assert _echo(waiting, "well\n", CALL_LIMIT_S) == b"well\n"
         assert any("TOKEN" in notice for notice in running.ask("status")["notices"])
 
 

@@ -243,6 +243,22 @@ def test_more_mounts_are_mapped_and_read_only_ones_are_read_only(
     assert lines[-1] == "mapped"
 
 
+def test_a_mount_by_its_own_option_is_read_only(served: Broker) -> None:
+    with short_directory(0o755) as more:
+        done = _run(served, "touch /more/x", "--ro-mount", f"/more={more}")
+    assert "Read-only file system" in done.stderr
+
+
+def test_known_agents_are_told_in_the_capsules_own_home_unless_that_is_not_wanted(
+    served: Broker,
+) -> None:
+    script = "ls -A $HOME; grep -c LENT $HOME/.claude/CLAUDE.md"
+    lines = _lines(_run(served, script))
+    assert {".claude", ".claude.json", ".codex"} <= set(lines)
+    assert int(lines[-1]) > 0
+    assert _run(served, "ls -A $HOME", "--no-teach").stdout == ""
+
+
 def test_without_network_there_is_only_an_empty_loopback(served: Broker) -> None:
     (line,) = _lines(_run(served, "tail -n +3 /proc/net/dev", "--no-network"))
     assert line.split(":")[0].strip() == "lo"
@@ -257,6 +273,7 @@ def test_without_network_there_is_only_an_empty_loopback(served: Broker) -> None
         (["--mount", "relative"], "expected CAPSULE=HOST"),
         (["--mount", "/x=/no/such/place"], "/no/such/place"),
         (["--socket", "/nowhere/operator.sock"], "no broker answers at /nowhere/operator.sock"),
+        (["--tmux"], "there can be no private tmux session here"),
     ],
 )
 def test_what_cannot_be_launched_says_why_in_two_lines(
@@ -337,7 +354,7 @@ def test_a_shell_in_a_capsule_works_as_in_any_terminal(shell: Terminal) -> None:
     shell.resize(30, 100)
     shell.type("until test \"$(stty size)\" = '30 100'; do :; done; echo 're'sized\r")
     shell.wait_for("^resized\ninner>$")
-    shell.type("sh -c \"echo 'go'ing; sleep 60\"\r")
+    shell.type("sh -c \"echo 'go'ing; exec sleep 60\"\r")
     shell.wait_for("^going")
     shell.press("ctrl-z")
     shell.wait_for("Stopped.*\ninner>$")

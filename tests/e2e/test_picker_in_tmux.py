@@ -6,6 +6,7 @@ tmux draws what no Python emulator draws right: zero-width, bidirectional and co
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,13 +16,22 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
+import msgspec
 import pytest
 
 from jackin_broker.operator_protocol import (
     BindingView,
+    CredentialView,
+    GrantKind,
+    GrantOffer,
+    GrantTerm,
+    GrantView,
+    Output,
     ProcessView,
     RequestState,
     RequestView,
+    RuleView,
+    Watch,
     view_digest,
 )
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
@@ -47,6 +57,8 @@ HOSTILE: Final = {
     "spaces": ("x" + " " * 5000 + "y", r"x\{5000 spaces}y"),
 }
 
+ONE_LINE: Final = [(text, seen) for text, seen in HOSTILE.values() if "\n" not in text]
+
 
 @pytest.fixture
 def broker(short_tmp: Path) -> Iterator[OperatorPlaybook]:
@@ -55,10 +67,10 @@ def broker(short_tmp: Path) -> Iterator[OperatorPlaybook]:
 
 
 @contextmanager
-def pane(broker: OperatorPlaybook, after: str = "") -> Generator[Tmux]:
+def pane(broker: OperatorPlaybook, after: str = "", **variables: str) -> Generator[Tmux]:
     """The picker in a pane; `after` is a shell's line that runs when it has ended."""
     line = f"{quote(PICKER)} --socket {quote(str(broker.path))}; {after}"
-    with tmux(["sh", "-c", line], env=dict(os.environ)) as running:
+    with tmux(["sh", "-c", line], env={**os.environ, **variables}) as running:
         yield running
 
 
@@ -163,9 +175,12 @@ def test_a_killed_picker_decides_nothing_and_another_goes_on(broker: OperatorPla
         screen.wait_for("● ready")
 
 
-def test_a_resize_is_drawn_and_decides_nothing(broker: OperatorPlaybook) -> None:
+@pytest.mark.parametrize("exported", [{}, {"COLUMNS": "120", "LINES": "40"}], ids=["", "exported"])
+def test_a_resize_is_drawn_and_decides_nothing(
+    broker: OperatorPlaybook, exported: dict[str, str]
+) -> None:
     broker.ask(a_request())
-    with pane(broker) as screen:
+    with pane(broker, **exported) as screen:
         screen.wait_for("● ready")
         screen.call("resize-window", "-x", "50", "-y", "12")
         screen.wait_for("too small")
@@ -216,6 +231,106 @@ def test_hostile_text_is_shown_as_escapes_and_does_nothing(broker: OperatorPlayb
             screen.wait_for("Nothing waits")
         assert screen.call("display-message", "-p", "#{pane_title}") == title
         assert screen.call("list-buffers") == ""
+    assert broker.is_undecided
+
+
+def test_hostile_text_is_shown_as_escapes_on_every_page(broker: OperatorPlaybook) -> None:
+    """In what ended, in grants, rules, credentials, in the choice of a term, in what is refused."""
+    texts = [text for text, _ in HOSTILE.values()]
+    broker.history = tuple(
+        msgspec.structs.replace(hostile_everywhere(f"h{n}", text), state=RequestState.DENIED)
+        for n, text in enumerate(texts)
+    )
+    broker.grants = tuple(
+        GrantView(f"g{n}", text, text, 0, note=text, bindings=(text,))
+        for n, text in enumerate(texts)
+    )
+    broker.rules = tuple(
+        RuleView(n, text, text, text, (text,)) for n, text in enumerate(texts, start=1)
+    )
+    broker.credentials = tuple(
+        CredentialView(text, text, text, text, text, warnings=(text,)) for text in texts
+    )
+    broker.status = msgspec.structs.replace(broker.status, keyring=texts[0], keyring_hint=texts[1])
+    with pane(broker) as screen:
+        screen.wait_for("Nothing waits")
+        title = screen.call("display-message", "-p", "#{pane_title}")
+        for key, name in (("3", "History"), ("4", "Grants"), ("5", "Credentials"), ("6", "Rules")):
+            screen.send_keys(key)
+            screen.wait_for(rf"^  {name} .* {len(texts)}$")
+            look_through(screen, name)
+        look_at_terms(screen, broker)
+        assert screen.call("display-message", "-p", "#{pane_title}") == title
+        assert screen.call("list-buffers") == ""
+    assert broker.is_undecided
+
+
+def look_through(screen: Tmux, name: str) -> None:
+    """Put the cursor on each entry of a page; read the last one."""
+    for text, seen in HOSTILE.values():
+        lines = screen.wait_for(rf"^› .*{re.escape(seen[:8])}").split("\n")
+        assert lines[0].startswith("  1 Waiting"), (name, text)
+        assert "/ filter" in lines[23], (name, text)
+        screen.send_keys("Down")
+    if name != "Credentials":
+        screen.send_keys("Enter")
+        screen.wait_for("All of the")
+        screen.send_keys("Escape")
+        screen.wait_for(rf"^  {name} ")
+
+
+def look_at_terms(screen: Tmux, broker: OperatorPlaybook) -> None:
+    """A request whose offers and differences hold every text."""
+    texts = tuple(text for text, _ in HOSTILE.values())
+    offer = GrantOffer(GrantTerm(GrantKind.ALWAYS, 90), "\n".join(texts))
+    broker.ask(a_request(offers=(offer,), differences=texts))
+    screen.send_keys("0")
+    assert r"\x1b[2J" in screen.wait_for("● ready")
+    screen.send_keys("g")
+    screen.wait_for("How long")
+    screen.send_keys("Down")
+    shown = screen.wait_for("to the letter")
+    assert [seen for _, seen in list(HOSTILE.values())[:7] if seen not in shown] == []
+
+
+def test_live_output_draws_what_harmless_output_of_that_shape_draws(
+    broker: OperatorPlaybook,
+) -> None:
+    """The emulator has replayed the picker's stream: nothing of the output moved, coloured, hid."""
+    broker.ask(a_request("u1", state=RequestState.RUNNING))
+    screens: list[str] = []
+    for is_hostile in (True, False):
+        with pane(broker) as screen:
+            screen.wait_for("Under way")
+            screen.send_keys("2")
+            screen.wait_for("approved and not ended")
+            screen.send_keys("Enter")
+            broker.wait_call(Watch)
+            for text, seen in ONE_LINE:
+                line = text if is_hostile else "x" * len(seen)
+                broker.push(Output("u1", 1, line.encode() + b"\n"))
+            broker.push(Output("u1", 2, b"the end\n"))
+            screens.append(screen.wait_for("err │ the end"))
+    hostile, harmless = screens
+    for _, seen in ONE_LINE:
+        assert seen in hostile
+        hostile = hostile.replace(seen, "x" * len(seen), 1)
+    drawn = [line for line in hostile.split("\n") if "│" in line]
+    assert drawn == [line for line in harmless.split("\n") if "│" in line]
+
+
+def test_editing_keys_in_a_filter_and_a_reason_decide_nothing(broker: OperatorPlaybook) -> None:
+    broker.ask(a_request())
+    with pane(broker) as screen:
+        for entry in ("/", "d", "D"):
+            screen.wait_for("● ready")
+            screen.type(entry)
+            for key in ("a", "BSpace", "DC", "Left", "Right", "Home", "End", "C-u", "C-k", "C-w"):
+                screen.send_keys(key)
+            screen.wait_for("filter|because|Credentials  / ")
+            screen.send_keys("Escape")
+        broker.ask(a_request("r2", command="later"))
+        screen.wait_for("2 waiting")
     assert broker.is_undecided
 
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from jackin_broker import operator_protocol as op
 from jackin_broker.bindings import Redact
+from jackin_broker.operator_client import BlockingClient
 from support.agent import Agent, finish
 from support.broker import Broker, broker
 from support.real import short_directory
@@ -131,6 +133,40 @@ def test_bytes_without_a_needle_come_out_as_they_went_in(
     assert agent.run("cat", stdin=mixed).stdout == noise + b"[redacted:TOKEN]" + noise[:1000]
 
 
+def test_halves_on_both_streams_are_masked_for_the_operator_who_watches_both(
+    made: tuple[Broker, Path, str],
+) -> None:
+    """REDACTION §9.7."""
+    running, folder, _ = made
+    code = (
+        "import os, sys; token = os.environ['TOKEN']; print('ready', flush=True); input()\n"
+        "for stream, part in ((sys.stdout, token[:12]), (sys.stderr, token[12:] + ' end')):\n"
+        "    stream.write(part); stream.flush()"
+    )
+    agent = Agent(running, "timed", folder)
+    client = BlockingClient(running.runtime_dir / "operator.sock")
+    with agent.running("python3", "-c", code, stdin=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        attached = client.call(op.Attach(0, op.OPERATOR_PROTOCOL_VERSION))
+        assert isinstance(attached, op.Attached)
+        (view,) = attached.requests
+        client.call(op.Watch(0, view.id))
+        assert child.stdin is not None
+        child.stdin.write(b"go\n")
+        child.stdin.close()
+        child.stdin = None
+        assert finish(child).returncode == 0
+        shown = b""
+        while (push := client.next_push(20)) is not None:
+            if isinstance(push, op.Output):
+                shown += push.data
+            elif isinstance(push, op.RequestChanged) and push.request.state in op.FINAL_STATES:
+                break
+    client.close()
+    assert shown == b"ready\n[redacted:TOKEN] end"
+
+
 def test_an_argument_that_holds_the_value_is_masked_where_the_run_is_told(
     made: tuple[Broker, Path, str],
 ) -> None:
@@ -144,3 +180,4 @@ def test_an_argument_that_holds_the_value_is_masked_where_the_run_is_told(
     for line in later:
         assert value not in json.dumps(line)
         assert "[redacted:TOKEN]" in json.dumps(line)
+        assert line["argv_holds"] == ["TOKEN"]

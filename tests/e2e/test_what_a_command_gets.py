@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import shlex
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from support.agent import finish
+from support.agent import Agent, finish
 from support.allowed import Allowed, allowed
 from support.broker import PROGRAMS
 
@@ -75,6 +76,18 @@ def test_arguments_arrive_to_the_byte_and_no_shell_reads_them(made: Allowed) -> 
     words += [b"--", b"-x", "späť\u202e".encode(), b"\xff\xfe", b"\x01\x1b[2J", b"x" * 100_000]
     done = made.agent.run("python3", "-c", ARGUMENTS, *words)
     assert ast.literal_eval(done.stdout.decode()) == words
+
+
+ODD_NAMES = (b"two words", b"-x", b"$HOME 'q\"", b"a\nb", b"\xff\xfe", b"*", "späť".encode())
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_working_directories_of_any_name_arrive_to_the_byte(made: Allowed, name: bytes) -> None:
+    """Without a terminal or with one, a name is bytes: no shell, no decoding in between."""
+    place = Path(os.fsdecode(os.fsencode(made.work) + b"/" + name))
+    place.mkdir(exist_ok=True)
+    done = Agent(made.broker, "web", place).run("sh", "-c", "/bin/pwd")
+    assert (done.returncode, done.stdout) == (0, os.fsencode(place) + b"\n"), done.stderr
 
 
 def test_no_variable_of_the_capsule_reaches_the_command(made: Allowed) -> None:

@@ -144,17 +144,20 @@ def test_unknown_fields_are_ignored(wire: Wire) -> None:
     assert wire.replies()[-1]["type"] == "ExecResult"
 
 
-def test_a_terminal_that_this_version_cannot_give_is_refused_in_words(wire: Wire) -> None:
-    wire.send(command("true", tty={"rows": 24, "cols": 80}))
+def test_a_terminal_for_a_caller_that_wants_no_stream_is_refused_in_words(wire: Wire) -> None:
+    """What a terminal shows is for eyes; the seed's reply has two streams, each capped."""
+    wire.send(command("true", tty={"rows": 24, "cols": 80}, stream=False))
     (denied,) = wire.replies()
     assert (denied["type"], denied["code"]) == ("ExecDenied", "bad_request")
     assert "terminal" in denied["reason"]
 
 
-def test_mcp_is_refused_in_words(wire: Wire) -> None:
+def test_an_mcp_client_that_breaks_the_frames_is_told_so(made: Broker, wire: Wire) -> None:
+    wire.send({"type": "Mcp", "protocol": 1})
     wire.send({"type": "Mcp", "protocol": 1})
     (error,) = wire.replies()
-    assert "MCP" in error["reason"]
+    assert "one request a connection" in error["reason"]
+    assert_well(made)
 
 
 def test_stdin_that_was_declared_none_is_refused(made: Broker, wire: Wire) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jackin_broker import config
-from jackin_broker.config.entries import wrong_variable
+from jackin_broker.config.delivering import wrong_variable
 from jackin_broker.config.load import RUN_LIMIT_VARIABLE
 from jackin_broker.config.model import BinaryConfig, BrokerSettings, CapsuleConfig, Limits, Mount
 from jackin_broker.passphrase import PASSPHRASE_VARIABLES
@@ -26,7 +26,7 @@ IN_WORDS: Final = re.compile(r"none, it must be written|your own|the .*|never")
 ENTRY_SOURCES: Final = ("keyring", "command", "file", "op", "value")
 ENTRY_OPTIONS: Final = (
     *("username", "path", "account", "on_demand", "label"),
-    *("deliver", "deliver_as", "prompt", "redact"),
+    *("deliver", "deliver_as", "prompt", "passphrase", "destinations", "redact"),
 )
 ENTRY_KEYS: Final = (*ENTRY_SOURCES, *ENTRY_OPTIONS)
 

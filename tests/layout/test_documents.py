@@ -26,7 +26,7 @@ TESTS: Final = (
     "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/python -m pytest"
 )
 # They hand the terminal to something else, or print what is JSON already.
-WITHOUT_JSON: Final = {"attach", "audit export", "launch", "serve", "try"}
+WITHOUT_JSON: Final = {"attach", "audit export", "capsule shim", "launch", "serve", "try"}
 
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -123,13 +123,7 @@ TO_CAPSULE = st.one_of(
     st.builds(ExecDenied, NAMES, NAMES, NAMES, st.sampled_from([126, 127])),
     st.builds(AskResult, st.sampled_from(Outcome), NAMES, NAMES),
     st.builds(Error, NAMES, NAMES),
-    st.builds(
-        Spawn,
-        NAMES,
-        st.lists(TEXTS, max_size=3).map(tuple),
-        TEXTS,
-        st.dictionaries(NAMES, TEXTS, max_size=3),
-    ),
+    st.builds(Spawn, NAMES),
     st.builds(Kill, NAMES, st.integers(1, 64)),
 )
 FRAMES = st.one_of(

@@ -83,12 +83,18 @@ def is_reason_to_hold(needles: NeedleSet, data: bytes, start: int) -> bool:
     if data[start:].startswith(b"\x1b") and not escape_length(data, start):
         return True
     seen = seen_text(data)
+    size = escape_length(data, start)
+    if size and any(data[start + 2 : start + size].endswith(end) for end in needles.behinds):
+        start += size
+        if not any(s.at >= start for s in seen):
+            return True
     tails = {
         bytes(byte for byte, at in pairs if at >= start)
         for pairs in ([(s.byte, s.at) for s in seen], [(s.same_case, s.at) for s in seen])
     }
     # half a percent escape may turn out to be in the other case
-    tails |= {tail[:-1] + tail[-1:].upper() for tail in tails if tail[-2:-1] == b"%"}
+    if len(seen) > 1 and seen[-2].byte == ord("%"):
+        tails |= {tail[:-1] + tail[-1:].upper() for tail in tails}
     # an unfinished escape at the very end is held but no part of the head
     tails |= {tail[: tail.rfind(b"\x1b")] for tail in tails if b"\x1b" in tail}
     return any(

@@ -28,13 +28,14 @@ TOKEN = {{ file = "{folder}/token", on_demand = true }}
 kind = "none"
 """
 _BINARY: Final = """[capsules.web.binaries.{name}]
-confine = false
+confine = {confine}
 """
 _RULE: Final = """[[rules]]
 action = "allow"
 argv = ["{name}", "..."]
 bindings = ["TOKEN"]
 stdin = "live"
+tty = true
 trust_cwd = true
 """
 
@@ -54,11 +55,14 @@ class Allowed:
 
 
 @contextmanager
-def allowed(*names: str, asked: Sequence[str] = (), more: str = "") -> Generator[Allowed]:
+def allowed(
+    *names: str, asked: Sequence[str] = (), more: str = "", is_confined: bool = False
+) -> Generator[Allowed]:
     """A running broker that allows these programs, whatever their arguments.
 
     Those in `asked` are listed without a rule; `more` is the configuration's end.
     """
+    confine = str(is_confined).lower()
     with short_directory() as folder:
         token = "tok-" + secrets.token_hex(12)
         (folder / "token").touch(mode=0o600)
@@ -66,7 +70,7 @@ def allowed(*names: str, asked: Sequence[str] = (), more: str = "") -> Generator
         (folder / "work").mkdir()
         listed = ", ".join(f'"{name}"' for name in (*names, *asked))
         text = _HEAD.format(folder=folder) + f"host_binaries = [{listed}]\n"
-        text += "".join(_BINARY.format(name=name) for name in (*names, *asked))
+        text += "".join(_BINARY.format(name=name, confine=confine) for name in (*names, *asked))
         text += "".join(_RULE.format(name=name) for name in names) + more
         with broker(text, env={"PATH": _SEARCH_PATH}) as running:
             agent = Agent(running, "web", folder / "work")

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +39,15 @@ def program(name: str) -> str:
 
 
 class Broker:
-    """A broker with its configuration, state and runtime directories under `folder`."""
+    """A broker with its configuration, state and runtime directories under `folder`.
 
-    def __init__(self, folder: Path, config: str, env: dict[str, str]) -> None:
+    `prefix` is an argv that runs a program as somebody else, to whom `folder` belongs then.
+    """
+
+    def __init__(
+        self, folder: Path, config: str, env: dict[str, str], prefix: Sequence[str] = ()
+    ) -> None:
+        self._prefix: Final = tuple(prefix)
         self.folder: Final = folder
         self.config_file: Final = folder / "config" / "jackin-exec" / "config.toml"
         self.state_dir: Final = folder / "state" / "jackin-exec"
@@ -93,7 +99,7 @@ class Broker:
         """
         with (self.folder / "serve.err").open("ab") as errors:
             self._process = subprocess.Popen(
-                [program("jackin-broker"), "serve"],
+                [*self._prefix, program("jackin-broker"), "serve"],
                 env=self.env,
                 cwd=self.folder / "home",
                 stdin=subprocess.DEVNULL,
@@ -105,7 +111,7 @@ class Broker:
     def run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """One `jackin-broker …` command, ended, its output held."""
         return subprocess.run(
-            [program("jackin-broker"), *argv],
+            [*self._prefix, program("jackin-broker"), *argv],
             env=self.env,
             cwd=self.folder / "home",
             input=stdin,

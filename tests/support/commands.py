@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from jackin_broker.config import BinaryConfig, Mount
 from jackin_broker.frames import Stream
-from jackin_broker.protocol import StdinKind
+from jackin_broker.protocol import StdinKind, TerminalSize
 from jackin_broker.runner import host
 from jackin_broker.runner.confine import UNCONFINED, Confinement, confinement
 from jackin_broker.runner.running import Running
@@ -104,6 +104,7 @@ def workdir_at(path: Path, *, root: Path | None = None, read_only: bool = False)
         host_path=os.fsencode(here),
         capsule_path=b"/space",
         mount=Mount("/space", top, read_only),
+        root=(os.stat(top).st_dev, os.stat(top).st_ino),
         below=tuple(part for part in below.split(b"/") if part != b"."),
         is_agent_writable=not read_only,
     )
@@ -124,7 +125,10 @@ async def start(
     how: Confinement = UNCONFINED,
     stdin: StdinKind = StdinKind.NONE,
     env: dict[bytes, bytes] | None = None,
+    terminal: TerminalSize | None = None,
     run_s: float = 0,
+    address_space_bytes: int = 0,
+    processes: int = 0,
     grace_s: float = GRACE_S,
     drain_s: float = DRAIN_S,
 ) -> Running:
@@ -139,7 +143,10 @@ async def start(
             env=PATH if env is None else env,
             confinement=how,
             stdin=stdin,
+            terminal=terminal,
             run_s=run_s,
+            address_space_bytes=address_space_bytes,
+            processes=processes,
             grace_s=grace_s,
             drain_s=drain_s,
         )

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,10 +24,20 @@ from jackin_broker.operator_protocol import (
     Attached,
     BindingView,
     Call,
+    Credentials,
+    CredentialView,
     Decide,
     Decided,
+    Done,
     Failed,
+    GetStatus,
+    Grants,
+    GrantView,
+    ListCredentials,
+    ListGrants,
+    ListHistory,
     ListRequests,
+    ListRules,
     ProcessView,
     Push,
     Reply,
@@ -35,12 +45,18 @@ from jackin_broker.operator_protocol import (
     Requests,
     RequestState,
     RequestView,
+    RevokeAll,
+    RevokeGrant,
+    Rules,
+    RuleView,
+    StatusReport,
     StdinView,
     decode_call,
     view_digest,
 )
 from jackin_broker.protocol import StdinKind, Target, encode
 
+C = TypeVar("C", bound=Call)
 # A loaded two-core machine; only a hang takes longer.
 WAIT_S: Final = 20.0
 
@@ -52,6 +68,18 @@ GH_TOKEN: Final = BindingView(
     wanted=True,
 )
 NPM_TOKEN: Final = BindingView(name="NPM_TOKEN", source="1Password Work/npm", delivery="env")
+A_STATUS: Final = StatusReport(
+    seq=0,
+    pid=1,
+    version="0.1.0",
+    uptime_s=60,
+    operators=1,
+    waiting=0,
+    running=0,
+    keyring="vault",
+    vault="locked",
+    capsules=(),
+)
 PGPASSWORD: Final = BindingView(name="PGPASSWORD", source="keyring db/prod", delivery="env")
 
 
@@ -91,6 +119,13 @@ class OperatorPlaybook:
         self.decisions: Queue[Decide] = Queue()
         self.refused: Queue[Decide] = Queue()
         self.attach_answer: Failed | None = None
+        self.history: tuple[RequestView, ...] = ()
+        self.grants: tuple[GrantView, ...] = ()
+        self.rules: tuple[RuleView, ...] = ()
+        self.credentials: tuple[CredentialView, ...] = ()
+        self.status = A_STATUS
+        self.calls: Queue[Call] = Queue()
+        self.refusals: dict[type[Call], Failed] = {}
         self._desk: dict[str, RequestView] = {}
         self._clients: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -143,6 +178,13 @@ class OperatorPlaybook:
 
     def wait_attached(self) -> None:
         assert self._attached.acquire(timeout=WAIT_S), "no client attached"
+
+    def wait_call(self, kind: type[C]) -> C:
+        """The next call of this kind; others before it are dropped."""
+        while True:
+            call = self.calls.get(timeout=WAIT_S)
+            if isinstance(call, kind):
+                return call
 
     def wait_decision(self) -> Decide:
         return self.decisions.get(timeout=WAIT_S)
@@ -211,7 +253,31 @@ class OperatorPlaybook:
             case Decide():
                 return self._judge(call)
             case _:
-                return Failed(call.seq, "bad_request", "this playbook does not know that call")
+                self.calls.put(call)
+                return self._list(call)
+
+    def _list(self, call: Call) -> Reply:
+        refused = self.refusals.get(type(call))
+        if refused is not None:
+            return msgspec.structs.replace(refused, seq=call.seq)
+        match call:
+            case ListHistory(seq):
+                return Requests(seq, self.history)
+            case ListGrants(seq):
+                return Grants(seq, self.grants)
+            case ListRules(seq):
+                return Rules(seq, self.rules)
+            case ListCredentials(seq):
+                return Credentials(seq, self.credentials)
+            case GetStatus(seq):
+                return msgspec.structs.replace(self.status, seq=seq)
+            case RevokeGrant(seq, grant_id):
+                self.grants = tuple(grant for grant in self.grants if grant.id != grant_id)
+            case RevokeAll(seq):
+                self.grants = ()
+            case _:
+                pass
+        return Done(call.seq)
 
     def _judge(self, decision: Decide) -> Decided:
         view = self._desk.get(decision.id)

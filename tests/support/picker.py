@@ -51,8 +51,21 @@ class Picker(Terminal):
             self.press("down")
             # The cursor, not the screen: its clock changes by itself, and a key pressed twice
             # would go one place too far.
-            self.wait_until(lambda was=before: self._cursor() != was, "the cursor moves")
+            self.wait_until(lambda was=before: self._is_elsewhere(was), "the cursor moves")
         raise AssertionError(f"the cursor never came to {pattern!r}; the screen:\n{self.text}")
+
+    def choose_term(self, words: str) -> None:
+        """For how long the answer holds, by its words in the list of offers."""
+        self.press("g")
+        self.wait_for(r"› \(•\) ")
+        self._move_to(rf"› \( \) {re.escape(words)}")
+        self.press("enter")
+        self.wait_for("asks to run[\\s\\S]*● ready")
+
+    def _is_elsewhere(self, before: list[tuple[int, int]]) -> bool:
+        """Whether the cursor is drawn at one place, another one: a screen may be half drawn."""
+        now = self._cursor()
+        return len(now) == 1 and now != before
 
     def _cursor(self) -> list[tuple[int, int]]:
         """Where the screen shows the cursor's sign."""

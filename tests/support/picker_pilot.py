@@ -7,7 +7,7 @@ arms or runs out by itself; waits look again until a claim holds, and have a bou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from jackin_picker.app import PickerApp
 from jackin_picker.board import Board
 from jackin_picker.guard import ARM_S
-from jackin_picker.screen import Clock
+from jackin_picker.stage import Clock
 
 from .operator_playbook import OperatorPlaybook
 
@@ -35,6 +35,9 @@ class HandClock(Clock):
 
     def now_s(self) -> float:
         return self._now_s
+
+    def wall_s(self) -> float:
+        return 1_800_000_000.0 + self._now_s
 
     def arrival_s(self, event: events.Event) -> float:
         return self._now_s
@@ -89,3 +92,42 @@ async def piloted(
     app = PickerApp(playbook.path, clock)
     async with app.run_test(size=size) as pilot:
         yield app, pilot
+
+
+class Stage:
+    """A broker, a picker attached to it, a clock, and hands."""
+
+    def __init__(
+        self, broker: OperatorPlaybook, app: PickerApp, pilot: Pilot[None], clock: HandClock
+    ) -> None:
+        self.broker = broker
+        self.app = app
+        self.pilot = pilot
+        self.clock = clock
+
+    async def arm(self) -> None:
+        await arm(self.pilot, self.clock)
+
+    async def press(self, *keys: str) -> None:
+        await press(self.pilot, self.clock, *keys)
+
+    async def shows(self, *texts: str) -> None:
+        await until_shown(self.app, *texts)
+
+    @property
+    def text(self) -> str:
+        return screen_text(self.app)
+
+
+Scene = Callable[[Stage], Awaitable[None]]
+
+
+def play(broker: OperatorPlaybook, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
+    """Run the scene on a fresh picker."""
+
+    async def run() -> None:
+        clock = HandClock()
+        async with piloted(broker, clock, size) as (app, pilot):
+            await scene(Stage(broker, app, pilot, clock))
+
+    asyncio.run(run())

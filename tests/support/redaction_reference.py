@@ -46,6 +46,14 @@ def escape_length(data: bytes, at: int) -> int:
     return end - at + 1 if end < len(data) and 0x40 <= data[end] <= 0x7E else 0
 
 
+def taker(data: bytes, end: int, behind: tuple[bytes, ...]) -> int | None:
+    """Where the escape begins that ends at `end`, its own bytes with one of these."""
+    for at in range(end):
+        if at + escape_length(data, at) == end:
+            return at if any(data[at + 2 : end].endswith(taken) for taken in behind) else None
+    return None
+
+
 def seen_text(data: bytes) -> list[Seen]:
     """Every byte that is text."""
     plain: list[tuple[int, int]] = []
@@ -64,6 +72,14 @@ def seen_text(data: bytes) -> list[Seen]:
     return [Seen(byte, at, same) for (byte, at), same in zip(plain, case, strict=True)]
 
 
+def half_escape(seen: list[Seen]) -> bytes | None:
+    """The text as it reads if its end is half of a percent escape, where it is no whole one."""
+    text = bytes(s.same_case for s in seen)
+    if text[-2:-1] == b"%" and text[-1:] in (b"a", b"b", b"c", b"d", b"e", b"f"):
+        return text[:-1] + text[-1:].upper()
+    return None
+
+
 class Reference:
     """`redact(data)` and what it found."""
 
@@ -80,6 +96,13 @@ class Reference:
             for text in {bytes(s.byte for s in seen), bytes(s.same_case for s in seen)}
             for span in self._spans(data, seen, text, needle, at_end=at_end)
         ]
+        if at_end and (half := half_escape(seen)) is not None:
+            found += [
+                span
+                for needle in self.needles.needles()
+                for span in self._spans(data, seen, half, needle, at_end=True)
+                if span[1] == seen[-1].at + 1
+            ]
         return self._masked(data, found)
 
     def _spans(
@@ -90,7 +113,7 @@ class Reference:
             if text[first : first + size] == needle.text and self._is_one(
                 data, seen, first, first + size, needle, is_whole=True
             ):
-                yield self._grown(seen, text, first, first + size, needle)
+                yield self._grown(data, seen, text, first, first + size, needle)
             rest = len(text) - first
             if (
                 at_end
@@ -99,7 +122,7 @@ class Reference:
                 and needle.text.startswith(text[first:])
                 and self._is_one(data, seen, first, len(text), needle, is_whole=False)
             ):
-                yield self._grown(seen, text, first, len(text), needle)
+                yield self._grown(data, seen, text, first, len(text), needle)
 
     def _is_one(
         self,
@@ -114,6 +137,8 @@ class Reference:
         places = [s.at for s in seen[first:stop]] + ([] if is_whole else [len(data)])
         if not tight(places, 0 if is_whole else 1):
             return False
+        if needle.behind and taker(data, places[0], needle.behind) is None:
+            return False
         if not needle.exact:
             return True
         end = places[-1] + 1 if is_whole else len(data)
@@ -123,9 +148,13 @@ class Reference:
         return any(exact.startswith(spelled) for exact in needle.exact)
 
     def _grown(
-        self, seen: list[Seen], text: bytes, first: int, stop: int, needle: Needle
+        self, data: bytes, seen: list[Seen], text: bytes, first: int, stop: int, needle: Needle
     ) -> tuple[int, int, int]:
         places = [s.at for s in seen]
+        if needle.behind:
+            start = taker(data, places[first], needle.behind)
+            assert start is not None
+            return start, places[stop - 1] + 1, needle.owner
         if first and text[first - 1] in needle.lead and tight(places[first - 1 : stop], 0):
             first -= 1
         if stop < len(text) and text[stop] in needle.trail and tight(places[first : stop + 1], 0):

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from jackin_broker.redact.forms import Form
 from jackin_broker.redact.needles import NeedleSet, of_forms
 
-# The long run: JACKIN_LONG_PROPERTIES=N multiplies the number of examples by N.
-LONG = int(os.environ.get("JACKIN_LONG_PROPERTIES", "1"))
+# The long run: JACKIN_LONG_PROPERTIES=N multiplies the number of examples by N; a mutation run,
+# which goes through all properties for each survivor, by less than one.
+LONG = float(os.environ.get("JACKIN_LONG_PROPERTIES", "1"))
 ALPHABETS = (
     b"ab",
     b"abcd",
@@ -36,7 +37,7 @@ IGNORABLES = (
 def bounded(examples: int) -> settings:
     """Settings for a property: no deadline (machines differ), so many examples."""
     return settings(
-        max_examples=examples * LONG,
+        max_examples=max(1, round(examples * LONG)),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -72,6 +73,10 @@ def scenes(draw: st.DrawFn, *, plain: bool = False) -> Scene:
     sides = st.sampled_from([b"", b"", b"ab", b"bc"])
     public = st.sampled_from([0, 0, 3, 9])
     forms = [(i, Form(t, draw(public), draw(sides), draw(sides))) for i, t in enumerate(texts)]
+    if not plain and draw(st.booleans()):
+        behind = st.sampled_from([b"m", b"B", b"1m", b"a", b"b", b"f"])
+        rests = [(i, t[draw(st.integers(1, 3)) :]) for i, t in enumerate(texts)]
+        forms += [(i, Form(rest, draw(public), behind=draw(behind))) for i, rest in rests]
     needles = of_forms([f"N{i}" for i in range(len(texts))], forms, {})
     parts = draw(st.lists(st.one_of(run, *(part_of(t, plain=plain) for t in texts)), max_size=6))
     return Scene(needles, b"".join(parts))
@@ -80,13 +85,17 @@ def scenes(draw: st.DrawFn, *, plain: bool = False) -> Scene:
 @st.composite
 def part_of(draw: st.DrawFn, text: bytes, *, plain: bool) -> bytes:
     """A needle: whole, cut, with ignorable bytes inside, or in another case."""
-    kind = draw(st.sampled_from(["whole", "head", "gaps", "case"]))
+    kind = draw(st.sampled_from(["whole", "head", "gaps", "case", "behind"]))
     if kind == "head":
         return text[: draw(st.integers(0, len(text)))]
     if kind == "gaps" and not plain:
         for _ in range(draw(st.integers(1, 3))):
             at = draw(st.integers(0, len(text)))
             text = text[:at] + draw(st.sampled_from(IGNORABLES)) + text[at:]
+    if kind == "behind" and not plain:
+        escapes = [b"\x1b[m", b"\x1b[31m", b"\x1b(B", b"\x1b[a", b"\x1b(b", b"\x1b[ a", b"\x1b%f"]
+        rest = text[draw(st.integers(0, 3)) :]
+        return draw(st.sampled_from(escapes)) + rest[: draw(st.integers(0, len(rest)))]
     if kind == "case":
         return text.lower() if draw(st.booleans()) else text.upper()
     return text

@@ -36,6 +36,7 @@ KEYS: Final = {
     "ctrl-c": "\x03",
     "ctrl-d": "\x04",
     "ctrl-z": "\x1a",
+    "ctrl-backslash": "\x1c",
     "backspace": "\x7f",
 }
 
@@ -71,6 +72,17 @@ class Terminal:
         """The program's process id."""
         assert self._child.pid is not None
         return self._child.pid
+
+    @property
+    def modes(self) -> list[object]:
+        """The terminal's settings, as tcgetattr(3) has them, as they are now."""
+        return list(termios.tcgetattr(self._child.child_fd))
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether keys reach the program as they are: no echo, no lines, no signals."""
+        flags = termios.tcgetattr(self._child.child_fd)[3]
+        return not flags & (termios.ICANON | termios.ECHO | termios.ISIG)
 
     @property
     def written(self) -> bytes:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
 from jackin_broker.approvals import Approvals
+from jackin_broker.bindings import Redact
 from jackin_broker.desk import Decision, DecisionRefused, Desk, DeskLimits
 from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.operator_protocol import (
+    GrantKind,
+    GrantOffer,
+    GrantTerm,
     RequestState,
     RequestView,
     view_digest,
 )
+from jackin_broker.redact.needles import build
 from support.operator_playbook import a_request
 
 LIMITS = DeskLimits(approve_s=300, waiting_per_capsule=32, ask_burst=40, ask_per_s=1)
@@ -214,6 +220,29 @@ def test_when_the_last_operator_leaves_for_good_what_waits_is_denied(
     play(scene)
 
 
+def test_who_can_be_met_counts_as_long_as_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is attached, a popup would be seen (DESIGN §7); then they go away."""
+    monkeypatch.setattr("jackin_broker.approvals.OPERATOR_GRACE_S", 0.02)
+
+    async def scene(approvals: Approvals) -> None:
+        looks: list[bool] = []
+
+        async def reach() -> bool:
+            looks.append(len(looks) < 4)
+            return looks[-1]
+
+        approvals.reach = reach
+        assert await approvals.find_operator()
+        entry = approvals.ask(a_request("a"))
+        with pytest.raises(Refusal) as refused:
+            await approvals.answer(entry)
+        assert refused.value.code is DenialCode.NO_OPERATOR
+        assert looks == [True, True, True, True, False]
+        assert not await approvals.find_operator()
+
+    play(scene)
+
+
 def test_an_operator_who_comes_back_in_time_still_has_the_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -229,5 +258,127 @@ def test_an_operator_who_comes_back_in_time_still_has_the_request(
         assert not waiter.done()
         approvals.decide(answer(entry.view))
         assert (await waiter).approve
+
+    play(scene)
+
+
+def test_deny_all_is_about_one_capsule_and_tells_each_why() -> None:
+    """DESIGN §6: "deny all from this capsule" is one key."""
+
+    async def scene(approvals: Approvals) -> None:
+        heard = told(approvals)
+        entries = [approvals.ask(a_request(name, capsule=name[0])) for name in ("a1", "b1", "a2")]
+        waiters = [asyncio.ensure_future(approvals.answer(entry)) for entry in entries]
+        assert approvals.deny_all("a", "you loop") == 2
+        for waiter in (waiters[0], waiters[2]):
+            with pytest.raises(Refusal, match="you loop") as refused:
+                await waiter
+            assert refused.value.code is DenialCode.OPERATOR_DENIED
+        assert [entry.id for entry in approvals.desk.waiting()] == ["b1"]
+        assert ("a2", "denied", "operator_denied") in heard
+        assert approvals.deny_all("", "") == 1
+        with pytest.raises(Refusal):
+            await waiters[1]
+
+    play(scene)
+
+
+def test_what_was_approved_and_has_not_begun_can_still_be_ended() -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        entry = approvals.ask(a_request("a"))
+        assert not approvals.stop(entry)
+        approvals.decide(answer(entry.view))
+        approvals.check_wanted(entry)
+        assert approvals.stop(entry)
+        with pytest.raises(Refusal) as refused:
+            approvals.check_wanted(entry)
+        assert refused.value.code is DenialCode.OPERATOR_DENIED
+        await approvals.answer(entry)
+
+    play(scene)
+
+
+def test_what_ended_is_in_the_history_with_how_long_it_ran() -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        entry = approvals.ask(a_request("a"))
+        approvals.decide(answer(entry.view))
+        await approvals.answer(entry)
+        approvals.advance(entry, RequestState.RESOLVING)
+        approvals.advance(entry, RequestState.RUNNING)
+        assert approvals.desk.view_of(entry, approvals.now() + 5).running_s == 5
+        approvals.finish(entry, RequestState.DONE, "exit", 3)
+        (ended,) = approvals.history.newest()
+        assert (ended.state, ended.exit_code, ended.decided_by) == (
+            RequestState.DONE,
+            3,
+            "operator",
+        )
+        assert approvals.desk.view_of(entry, approvals.now() + 5).running_s < 5
+
+    play(scene)
+
+
+def test_values_leave_what_is_remembered_of_a_request_too() -> None:
+    """An agent may name a value that it got elsewhere."""
+
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        value = "tok-" + secrets.token_hex(12)
+        offer = GrantOffer(GrantTerm(GrantKind.USES, 5), f'argv = ["pr", "{value}"]')
+        view = a_request("a", args=("pr", value), offers=(offer,), differences=(value,))
+        entry = approvals.ask(view)
+        approvals.decide(answer(entry.view))
+        await approvals.answer(entry)
+        approvals.mask(entry, build([("TOKEN", value.encode(), Redact.ON)]))
+        approvals.finish(entry, RequestState.CANCELLED, "caller_gone")
+        assert value not in repr(approvals.history.newest())
+        assert value not in repr(approvals.precedents.differences(a_request("b", args=("pr", "x"))))
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("term", "approve", "is_taken"),
+    [
+        (GrantTerm(GrantKind.ONCE), True, True),
+        (GrantTerm(GrantKind.ONCE), False, True),
+        (GrantTerm(GrantKind.MINUTES, 5), True, True),
+        (GrantTerm(GrantKind.USES, 5), True, False),
+        (GrantTerm(GrantKind.MINUTES, 5), False, False),
+        (GrantTerm(GrantKind.ALWAYS, 5), False, False),
+    ],
+)
+def test_only_a_term_that_was_offered_with_that_answer_is_taken(
+    term: GrantTerm, approve: bool, is_taken: bool
+) -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        offers = tuple(
+            GrantOffer(GrantTerm(kind, 15), "") for kind in (GrantKind.MINUTES, GrantKind.ALWAYS)
+        )
+        entry = approvals.ask(a_request("a", offers=offers))
+        decision = Decision("a", view_digest(entry.view), approve=approve, grant=term)
+        if is_taken:
+            approvals.decide(decision)
+            assert entry.state is not RequestState.WAITING
+        else:
+            with pytest.raises(DecisionRefused):
+                approvals.decide(decision)
+            assert entry.state is RequestState.WAITING
+
+    play(scene)
+
+
+def test_an_always_that_would_not_lend_what_is_wanted_is_no_answer() -> None:
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        always = GrantTerm(GrantKind.ALWAYS, 90)
+        entry = approvals.ask(a_request("a", offers=(GrantOffer(always, ""),)))
+        digest = view_digest(entry.view)
+        with pytest.raises(DecisionRefused, match="wants GH_TOKEN"):
+            approvals.decide(Decision("a", digest, approve=True, grant=always))
+        approvals.decide(Decision("a", digest, True, ("GH_TOKEN",), grant=always))
 
     play(scene)

@@ -12,12 +12,15 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from support.real import end_process, first_line, require_bwrap, require_root, wait_until
+from jackin_broker.frames import FrameDecoder, MessageFrame
+from jackin_broker.init_protocol import InitReady, Isolation, decode_from_init
+from support.real import end_process, first_line, require_bwrap, wait_until
 from support.scripted_broker import (
     CAPSULE_ROOM,
     WAIT_S,
@@ -66,13 +69,13 @@ def test_a_command_that_is_not_there_is_127(shims: ShimPrograms) -> None:
 
 
 def test_wrong_calls_are_said(shims: ShimPrograms) -> None:
-    for args in ([], ["--"], ["--bogus", "x"], ["--control-fd", "x", "y"], ["--control-fd"]):
+    for args in ([], ["--"], ["--bogus", "x"], ["--uid", "x", "y"], ["--run-as"], ["--uid=-1"]):
         status, _, err = run(shims, *args)
         assert status == 126
         assert len(err.splitlines()) == 2
-    status, _, err = run(shims, "--control-fd", "0", "--", "true")
+    status, _, err = run(shims, "--uid", "7", "--run-as=7", "--", "true")
     assert status == 126
-    assert "descriptor 0 is not a socket" in err
+    assert "--run-as is the agent's own uid" in err
 
 
 @pytest.mark.parametrize(
@@ -124,37 +127,61 @@ def test_it_cannot_be_read_by_its_own_uid(shims: ShimPrograms) -> None:
     assert run(shims, "--", interpreters()[0], "-c", asks) == (0, "1\n", "")
 
 
-def test_the_control_socket_stays_with_init(shims: ShimPrograms) -> None:
+@contextmanager
+def listening(shims: ShimPrograms, folder: Path) -> Generator[socket.socket]:
+    """The socket that init finds."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(WAIT_S)
+        listener.bind(str(folder / "init.sock"))
+        listener.listen()
+        shims.env["JACKIN_BROKER_SOCKET"] = str(folder / "init.sock")
+        yield listener
+
+
+def ready_of(listener: socket.socket) -> tuple[socket.socket, InitReady]:
+    """The next connection, and what init says on it."""
+    peer, _ = listener.accept()
+    peer.settimeout(WAIT_S)
+    decoder = FrameDecoder(max_message_bytes=4096)
+    while True:
+        for frame in decoder.feed(peer.recv(4096)):
+            assert isinstance(frame, MessageFrame)
+            return peer, decode_from_init(frame.body)
+
+
+def test_the_channel_stays_with_init(shims: ShimPrograms, short_tmp: Path) -> None:
     """The agent inherits 0, 1 and 2, nothing else; the channel lives as long as init."""
-    require_root()  # nobody else may look at the descriptors of a process that is not dumpable
-    ours, theirs = socket.socketpair()
-    ours.settimeout(WAIT_S)
-    program = shims.program(NAME)
-    fd = str(theirs.fileno())
     bystander = os.open("/dev/null", os.O_RDONLY)  # what a launcher left open
     script = "ls /proc/$$/fd; echo all; read go; exit 0"
-    with subprocess.Popen(
-        [program, "init", "--control-fd", fd, "--", "sh", "-c", script],
-        pass_fds=[theirs.fileno(), bystander],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=shims.env,
-    ) as process:
-        theirs.close()
+    with (
+        listening(shims, short_tmp) as listener,
+        subprocess.Popen(
+            [shims.program(NAME), "init", "--", "sh", "-c", script],
+            pass_fds=[bystander],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=shims.env,
+        ) as process,
+    ):
         os.close(bystander)
+        peer, ready = ready_of(listener)
+        assert ready.isolation is Isolation.NONE, "as an ordinary process it keeps nobody apart"
         assert process.stdout is not None
         shown = [process.stdout.readline().decode().strip() for _ in range(4)]
         assert shown == ["0", "1", "2", "all"]
-        held = os.readlink(f"/proc/{process.pid}/fd/{fd}")
-        assert held.startswith("socket:")
-        ours.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            ours.recv(1)
-        ours.settimeout(WAIT_S)
         process.communicate(b"go\n", timeout=WAIT_S)
-        assert ours.recv(1) == b""
+        assert peer.recv(1) == b""
         assert process.returncode == 0
-    ours.close()
+        peer.close()
+
+
+def test_a_channel_that_was_lost_is_made_again(shims: ShimPrograms, short_tmp: Path) -> None:
+    with listening(shims, short_tmp) as listener:
+        process = shims.start("init", "--", "cat", name=NAME, stdin=subprocess.PIPE)
+        for _ in range(2):
+            ready_of(listener)[0].close()
+        ready_of(listener)[0].close()
+        assert finish_with(process, b"") == 0
 
 
 # --- process 1 on a real terminal ----------------------------------------------------------

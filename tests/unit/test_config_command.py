@@ -124,7 +124,7 @@ def test_migrate_writes_whole_keeps_a_backup_and_is_then_up_to_date(
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ('[sandbox]\nhost_binaries = []\nimage = "x"\n', "capsules.construct.image: unknown key"),
+        ('[sandbox]\nhost_binaries = []\nspeed = "x"\n', "capsules.construct.speed: unknown key"),
         (
             "[sandbox]\nhost_binaries = []\n[capsules.a]\nkind = 'bwrap'\n",
             "capsules: stands beside",
@@ -142,3 +142,77 @@ def test_what_cannot_be_migrated_is_named_and_left_alone(
     assert named in capsys.readouterr().err
     assert path.read_text() == text
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+EXPLAINED = """schema = 1
+[env]
+TOKEN = { value = "$TOKEN", on_demand = true }
+[capsules.web]
+kind = "none"
+host_binaries = ["sh"]
+[[rules]]
+action = "allow"
+argv = ["sh", "-c", "*"]
+bindings = ["TOKEN"]
+[[rules]]
+action = "deny"
+argv = ["sh", "-c", "forbidden"]
+[[rules]]
+action = "allow"
+argv = ["git", "status"]
+"""
+
+
+def test_explain_says_which_rule_decides_and_why_the_others_do_not(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DESIGN §14: `config check --explain`; what follows the options is the command's own."""
+    write(path, EXPLAINED)
+    assert run(["config", "check", "--explain", "--cwd", "/", "sh", "-c", "--json"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "in capsule web it is asked: no rule names this command",
+        "  rule 2 (deny sh -c forbidden) near: argument 2 is '--json', not 'forbidden'",
+        "  rule 1 (allow sh -c *) near: argument 2 is '--json', and no wildcard admits an option",
+        "  1 more rule is about other programs",
+    ]
+    assert run(["config", "check", "--explain", "--cwd", "/", "sh", "-c", "forbidden"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "in capsule web it is denied: rule 2 (deny sh -c forbidden) denies it"
+    assert lines[1] == "  rule 2 (deny sh -c forbidden) decides"
+
+
+def test_explain_in_json_names_the_obstacle(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(path, EXPLAINED)
+    argv = ["--capsule", "web", "--cwd", "/", "--want", "TOKEN", "sh", "-c", "x"]
+    assert run(["config", "check", "--json", "--explain", *argv]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert (report["outcome"], report["bindings"]) == ("ask", [])
+    (rule,) = [one for one in report["rules"] if one["number"] == 1]
+    assert rule["standing"] == "hindered"
+    assert "trust_cwd" in rule["words"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--explain"], "needs a command"),
+        (["--explain", "--capsule", "lab", "sh"], "is not configured"),
+        (["--explain", "--cwd", "/nowhere", "sh"], "name a directory"),
+        (["--capsule", "web"], "go with --explain"),
+        (["one", "two"], "go with --explain"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(
+    path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
+) -> None:
+    write(path, EXPLAINED)
+    assert run(["config", "check", *argv]) != 0
+    assert words in capsys.readouterr().err
+
+
+def test_a_program_that_is_not_listed_is_refused_whatever_the_rules_say(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(path, EXPLAINED)
+    assert run(["config", "check", "--explain", "--cwd", "/", "git", "status"]) == 0
+    assert "not among host_binaries" in capsys.readouterr().out

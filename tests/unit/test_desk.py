@@ -216,15 +216,19 @@ def test_only_what_ended_leaves_the_desk() -> None:
 def test_the_digest_covers_all_that_is_displayed_but_what_merely_passes() -> None:
     desk = Desk(LIMITS)
     view = view_of(desk)
-    passing = {"state", "position", "expires_in_s", "outcome", "exit_code"}
+    passing = {
+        *("state", "position", "expires_in_s", "outcome", "exit_code"),
+        *("running_s", "decided_by", "lent"),
+    }
     other = msgspec.structs.replace(
-        view, state=RequestState.DONE, position=9, expires_in_s=1, outcome="x", exit_code=1
-    )
+        view, state=RequestState.DONE, position=9, expires_in_s=1, outcome="x", exit_code=1,
+        running_s=3, decided_by="rule", lent=("A",),
+    )  # fmt: skip
     assert view_digest(other) == view_digest(view)
     assert {field.name for field in msgspec.structs.fields(RequestView)} - passing == {
         "id", "capsule", "capsule_kind", "command", "args", "cwd", "capsule_cwd", "cwd_writable",
         "binary_path", "target", "confinement", "stdin", "tty", "reason", "want", "bindings",
-        "files", "asked_by", "notices",
+        "files", "asked_by", "notices", "differences", "denied_before", "offers",
     }  # fmt: skip
     for changed in (
         msgspec.structs.replace(view, args=("pr", "list ")),

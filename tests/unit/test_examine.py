@@ -14,12 +14,12 @@ from jackin_broker.bindings import Binding, ValueSource
 from jackin_broker.capsules import Capsule
 from jackin_broker.config import CapsuleConfig, CapsuleKind, Config, Mount
 from jackin_broker.errors import DenialCode, Refusal
-from jackin_broker.examine import Asked, examine
+from jackin_broker.examine import Asked, asked_by, examine
 from jackin_broker.identity import find_binary
 from jackin_broker.operands import EXAMINED_MAX_ARGS
 from jackin_broker.plan import Plan, recheck
 from jackin_broker.policy import Action, Rule, decide
-from jackin_broker.protocol import PROTOCOL_VERSION, ExecCommand, Outcome
+from jackin_broker.protocol import PROTOCOL_VERSION, Ask, ExecCommand, Outcome
 from support.real import SEARCH_PATH
 
 RULE = Rule(Action.ALLOW, ("cat", "..."), bindings=("TOKEN",))
@@ -84,3 +84,15 @@ def test_a_file_that_became_a_pipe_is_not_what_was_shown(private_home: Path) -> 
     with asked(private_home, str(pipe)) as plan:
         assert any("pipe" in notice for notice in plan.notices)
         recheck(plan)
+
+
+@pytest.mark.parametrize("is_bridged", [True, False])
+def test_an_inquiry_is_answered_for_the_door_that_it_came_through(is_bridged: bool) -> None:
+    """Over the bridge nothing runs inside the capsule, and no inquiry may say that it would."""
+    capsule_config = CapsuleConfig("web", CapsuleKind.BWRAP, (1000,), ())
+    capsule = Capsule("web", capsule_config, {}, CapsuleKind.BWRAP, frozenset({1000}))
+    message = Ask(PROTOCOL_VERSION, "npm")
+    inquiry = asked_by(message, (b"npm",), capsule, Config(), (), frozenset(), is_bridged)
+    with pytest.raises(Refusal) as refused:
+        examine(inquiry)
+    assert ("over the bridge" in str(refused.value)) is is_bridged

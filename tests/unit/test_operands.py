@@ -90,6 +90,7 @@ def test_file_under_a_writable_root_is_digested_with_its_place(project: Project)
         ("-f=x.sql", b"x.sql"),
         ("@x.sql", b"x.sql"),
         ("--data=@x.sql", b"x.sql"),
+        ("--field=body=@x.sql", b"x.sql"),
         ("-F@x.sql", b"x.sql"),
         ("if=x.sql", b"x.sql"),
     ],

@@ -44,7 +44,8 @@ def test_one_call_gets_its_reply(playbook: OperatorPlaybook) -> None:
 
 
 def test_a_failure_is_raised_with_its_code_and_words(playbook: OperatorPlaybook) -> None:
-    with pytest.raises(Refusal, match="does not know that call") as caught:
+    playbook.refusals[Stop] = Failed(0, "bad_request", "this broker does not stop")
+    with pytest.raises(Refusal, match="does not stop") as caught:
         ask_broker(playbook.path, Stop(seq=0))
     assert caught.value.code is DenialCode.BAD_REQUEST
 

@@ -17,6 +17,7 @@ from jackin_broker.connection import CapsuleConnection
 from jackin_broker.frames import DataFrame, Frame, FrameDecoder, MessageFrame, Stream
 from jackin_broker.guessing import Suspicion
 from jackin_broker.intake import Intake
+from jackin_broker.live_output import Feed, Watcher
 from jackin_broker.output import Output
 from jackin_broker.peer import Caller
 from jackin_broker.protocol import EndedBy
@@ -29,7 +30,9 @@ STARTED = protocol.ExecStarted("id", protocol.Target.HOST, ("TOKEN",))
 Scene = Callable[[Output], Awaitable[None]]
 
 
-def play(scene: Scene, *, streams: bool) -> tuple[Output, list[Frame]]:
+def play(
+    scene: Scene, *, streams: bool, watcher: Watcher | None = None, max_bytes: int = 0
+) -> tuple[Output, list[Frame]]:
     """What reaches the caller of a command whose output the scene makes."""
 
     async def go() -> tuple[Output, list[Frame]]:
@@ -39,18 +42,21 @@ def play(scene: Scene, *, streams: bool) -> tuple[Output, list[Frame]]:
         caller = Caller(os.getpid(), os.getuid(), os.pidfd_open(os.getpid()), 1, ())
         intake = Intake(connection, caller)
         needles = build([("TOKEN", VALUE.encode(), Redact.ON)])
+        feed = Feed(needles)
+        if watcher is not None:
+            feed.watch("an operator", watcher)
         output = Output(
-            connection, needles, STARTED, streams=streams, intake=intake, suspicion=Suspicion()
+            connection,
+            needles,
+            STARTED,
+            streams=streams,
+            max_bytes=max_bytes,
+            intake=intake,
+            suspicion=Suspicion(),
+            feed=feed,
         )
-        theirs.setblocking(False)
-        decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)
         frames: list[Frame] = []
-
-        async def read() -> None:
-            while data := await loop.sock_recv(theirs, 1 << 20):
-                frames.extend(decoder.feed(data))
-
-        reading = asyncio.ensure_future(read())
+        reading = asyncio.ensure_future(_read(theirs, frames))
         await scene(output)
         intake.close()
         await connection.close()
@@ -62,8 +68,52 @@ def play(scene: Scene, *, streams: bool) -> tuple[Output, list[Frame]]:
     return asyncio.run(go())
 
 
+async def _read(theirs: socket.socket, frames: list[Frame]) -> None:
+    theirs.setblocking(False)
+    decoder = FrameDecoder(max_message_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)
+    while data := await asyncio.get_running_loop().sock_recv(theirs, 1 << 20):
+        frames.extend(decoder.feed(data))
+
+
 def bytes_of(frames: list[Frame], stream: Stream) -> bytes:
     return b"".join(f.data for f in frames if isinstance(f, DataFrame) and f.stream is stream)
+
+
+def test_beyond_a_limit_nothing_is_passed_on_and_all_is_counted_after_redaction() -> None:
+    """One limit for both streams; what it keeps back was redacted and counted all the same."""
+
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, f"{VALUE}-{VALUE}".encode())
+        output.output(Stream.STDERR, b"abc")
+        output.output(Stream.STDOUT, VALUE.encode())
+        end(output)
+
+    marker = len("[redacted:TOKEN]")
+    output, frames = play(scene, streams=True, max_bytes=marker + 2)
+    assert bytes_of(frames, Stream.STDOUT) == b"[redacted:TOKEN]-["
+    assert bytes_of(frames, Stream.STDERR) == b""
+    assert output.sizes == {Stream.STDOUT: 3 * marker + 1, Stream.STDERR: 3}
+    assert (output.redacted_count, output.is_truncated) == (3, True)
+
+
+def test_output_that_just_fits_its_limit_is_not_truncated() -> None:
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"12345")
+        end(output)
+
+    output, frames = play(scene, streams=True, max_bytes=5)
+    assert bytes_of(frames, Stream.STDOUT) == b"12345"
+    assert not output.is_truncated
+
+
+def test_a_limit_holds_without_streaming_too() -> None:
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"123456")
+        end(output)
+
+    output, _ = play(scene, streams=False, max_bytes=4)
+    assert output.text(Stream.STDOUT) == "1234[truncated: 6 bytes in all]"
+    assert output.is_truncated
 
 
 def end(output: Output) -> None:
@@ -168,3 +218,37 @@ def test_what_cannot_be_redacted_is_withheld_and_the_command_ends(
     assert left[0] is EndedBy.INTERNAL_ERROR
     assert "KeyError" in caplog.text
     assert VALUE not in caplog.text
+
+
+def test_halves_on_both_streams_are_masked_for_who_watches_both() -> None:
+    """REDACTION §9.7: neither stream holds the value, the operator's view of both would."""
+    shown: list[tuple[Stream, bytes]] = []
+
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"< " + VALUE[:12].encode())
+        output.output(Stream.STDERR, VALUE[12:].encode() + b" >\n")
+        end(output)
+        output.settle()
+
+    def watcher(stream: Stream, data: bytes, _skipped: int) -> None:
+        shown.append((stream, data))
+
+    _, frames = play(scene, streams=True, watcher=watcher)
+    assert b"".join(data for _, data in shown) == b"< [redacted:TOKEN] >\n"
+    assert bytes_of(frames, Stream.STDERR) == VALUE[12:].encode() + b" >\n"
+
+
+def test_who_watches_sees_a_prompt_that_begins_like_the_value() -> None:
+    shown: list[bytes] = []
+    is_shown = asyncio.Event()
+
+    async def scene(output: Output) -> None:
+        output.output(Stream.STDOUT, b"to")
+        await asyncio.wait_for(is_shown.wait(), 10)
+
+    def watcher(_stream: Stream, data: bytes, _skipped: int) -> None:
+        shown.append(data)
+        is_shown.set()
+
+    play(scene, streams=True, watcher=watcher)
+    assert b"".join(shown) == b"to"

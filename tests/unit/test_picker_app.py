@@ -4,71 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from textual import events
 from textual.content import Content
-from textual.pilot import Pilot
 
 from jackin_broker.operator_protocol import BindingView, Failed, Goodbye, RequestState, view_digest
 from jackin_picker.app import PickerApp
 from jackin_picker.guard import ARM_S
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
-from support.picker_pilot import (
-    HandClock,
-    arm,
-    piloted,
-    press,
-    screen_text,
-    until,
-    until_shown,
-)
-
-Scene = Callable[["Stage"], Awaitable[None]]
-
-
-class Stage:
-    """A broker, a picker attached to it, a clock, and hands."""
-
-    def __init__(
-        self, broker: OperatorPlaybook, app: PickerApp, pilot: Pilot[None], clock: HandClock
-    ) -> None:
-        self.broker = broker
-        self.app = app
-        self.pilot = pilot
-        self.clock = clock
-
-    async def arm(self) -> None:
-        await arm(self.pilot, self.clock)
-
-    async def press(self, *keys: str) -> None:
-        await press(self.pilot, self.clock, *keys)
-
-    async def shows(self, *texts: str) -> None:
-        await until_shown(self.app, *texts)
-
-    @property
-    def text(self) -> str:
-        return screen_text(self.app)
+from support.picker_pilot import HandClock, Stage, play, until
 
 
 @pytest.fixture
 def broker(short_tmp: Path) -> Iterator[OperatorPlaybook]:
     with operator_playbook(short_tmp) as running:
         yield running
-
-
-def play(broker: OperatorPlaybook, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
-    """Run the scene on a fresh picker."""
-
-    async def run() -> None:
-        clock = HandClock()
-        async with piloted(broker, clock, size) as (app, pilot):
-            await scene(Stage(broker, app, pilot, clock))
-
-    asyncio.run(run())
 
 
 def test_a_request_appears_is_ticked_and_run(broker: OperatorPlaybook) -> None:
@@ -319,7 +272,7 @@ def test_a_lost_broker_is_said_and_found_again(broker: OperatorPlaybook) -> None
     async def scene(stage: Stage) -> None:
         await stage.arm()
         broker.stop()
-        await stage.shows("The broker is not there.", "not connected")
+        await stage.shows("The broker is not there.", "no broker")
         await stage.press("enter", "space", "escape")
         broker.restart()
         broker.ask(a_request("r9", command="psql"))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackin_broker.operator_protocol import Decide, RequestView, view_digest
+from jackin_broker.operator_protocol import (
+    ONCE,
+    Decide,
+    DenyAll,
+    GrantKind,
+    GrantOffer,
+    GrantTerm,
+    RequestView,
+    view_digest,
+)
 from jackin_picker.choices import Place
-from jackin_picker.prompt import Key, OpenPrompt, Wish
+from jackin_picker.prompt import Key, OpenPrompt, Outcome, Wish
 from support.operator_playbook import a_request
 
 EDITING = ("backspace", "delete", "ctrl+u", "ctrl+k", "ctrl+w", "left", "right", "home", "end")
@@ -24,16 +35,16 @@ class Operator:
             self.now_s += 1
             assert self.prompt.guard.poll(self.now_s)
 
-    def press(self, *names: str, gap_s: float = 0.1) -> Wish | Decide:
+    def press(self, *names: str, gap_s: float = 0.1) -> Outcome:
         """What the last of these keys led to."""
-        outcome: Wish | Decide = Wish.NOTHING
+        outcome: Outcome = Wish.NOTHING
         for name in names:
             self.now_s += gap_s
             character = name if len(name) == 1 else {"space": " ", "slash": "/"}.get(name)
             outcome = self.prompt.press(Key(name, character, self.now_s))
         return outcome
 
-    def type(self, text: str, gap_s: float = 0.05) -> list[Wish | Decide]:
+    def type(self, text: str, gap_s: float = 0.05) -> list[Outcome]:
         """What each of these characters led to."""
         names = {" ": "space", "\r": "enter", "/": "slash", "\x1b": "escape"}
         return [self.press(names.get(char, char), gap_s=gap_s) for char in text]
@@ -162,7 +173,9 @@ def test_escape_leaves_the_reason_and_denies_nothing() -> None:
     assert not operator.prompt.is_decided
 
 
-@given(st.sampled_from(["d", "slash"]), st.lists(st.sampled_from([*EDITING, "a", " ", "?", "q"])))
+@given(
+    st.sampled_from(["d", "D", "slash"]), st.lists(st.sampled_from([*EDITING, "a", " ", "?", "q"]))
+)
 def test_editing_keys_never_decide(entry: str, keys: list[str]) -> None:
     operator = Operator()
     assert operator.press(entry, *keys) is Wish.NOTHING
@@ -200,3 +213,72 @@ def test_nothing_is_ticked_at_the_start_and_wanted_rows_come_first() -> None:
     choices = OpenPrompt(a_request()).choices
     assert choices.ticked == ()
     assert [row.name for row in choices.rows] == ["GH_TOKEN", "NPM_TOKEN", "PGPASSWORD"]
+
+
+FIFTEEN: Final = GrantOffer(GrantTerm(GrantKind.MINUTES, 15), "bindings = []")
+NEVER: Final = GrantOffer(GrantTerm(GrantKind.ALWAYS, 30), 'action = "deny"', approve=False)
+
+
+def test_a_yes_holds_once_unless_it_was_chosen_for_this_very_prompt() -> None:
+    decision = Operator(a_request(offers=(FIFTEEN,))).press("space", "enter")
+    assert isinstance(decision, Decide)
+    assert decision.grant == ONCE
+
+
+def test_the_chosen_term_goes_with_the_yes_and_takes_a_deliberate_key_after_it() -> None:
+    operator = Operator(a_request(offers=(FIFTEEN,)))
+    assert operator.press("space", "g") is Wish.TERMS
+    operator.prompt.choose(FIFTEEN)
+    assert operator.press("enter") is Wish.NOTHING
+    decision = operator.press("down", "down", "down", "enter")
+    assert isinstance(decision, Decide)
+    assert (decision.approve, decision.grant) == (True, FIFTEEN.term)
+
+
+def test_other_ticks_than_the_ones_it_was_chosen_with_take_the_term_back() -> None:
+    """What would be stored names the ticked credentials, and was shown with those."""
+    operator = Operator(a_request(offers=(FIFTEEN,)))
+    operator.press("space")
+    operator.prompt.choose(FIFTEEN)
+    operator.press("down", "space")
+    assert "holds once" in operator.prompt.note.plain
+    decision = operator.press("enter")
+    assert isinstance(decision, Decide)
+    assert decision.grant == ONCE
+
+
+def test_a_term_for_a_yes_goes_with_no_denial_and_the_other_way_round() -> None:
+    for offer, keys, approve in (
+        (FIFTEEN, ("escape",), False),
+        (NEVER, ("down", "down", "down", "enter"), True),
+    ):
+        operator = Operator(a_request(offers=(FIFTEEN, NEVER)))
+        operator.prompt.choose(offer)
+        decision = operator.press(*keys)
+        assert isinstance(decision, Decide)
+        assert (decision.approve, decision.grant) == (approve, ONCE)
+
+
+def test_a_denial_from_now_on_carries_its_term() -> None:
+    operator = Operator(a_request(offers=(NEVER,), denied_before=3))
+    operator.prompt.choose(NEVER)
+    decision = operator.press("escape")
+    assert isinstance(decision, Decide)
+    assert (decision.approve, decision.grant) == (False, NEVER.term)
+
+
+def test_all_of_a_capsule_is_denied_after_enter_and_never_by_a_burst() -> None:
+    operator = Operator()
+    assert operator.press("D", "n", "o") is Wish.NOTHING
+    assert operator.press("!", "enter", gap_s=0.0001) is Wish.NOTHING
+    outcome = operator.press("enter")
+    assert outcome == DenyAll(seq=0, capsule="web", reason="no!")
+    assert operator.press("space", "enter") is Wish.NOTHING
+
+
+def test_a_key_that_leads_elsewhere_takes_a_deliberate_one_back() -> None:
+    for key, wish in (("v", Wish.READ), ("g", Wish.TERMS), ("n", Wish.NEXT)):
+        operator = Operator()
+        operator.press("space")
+        assert operator.press(key) is wish
+        assert not operator.prompt.guard.may_run

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jackin_broker.errors import DenialCode
-from jackin_broker.policy import Action, Rule, Shape, decide, has_ended
+from jackin_broker.policy import Action, Permit, Rule, Shape, decide, has_ended
 from jackin_broker.protocol import Outcome, StdinKind, Target
 
 DAY = date(2026, 11, 30)
@@ -232,3 +232,52 @@ def test_allowed_script_allows_nothing_near_it(argv: tuple[bytes, ...]) -> None:
     safe = rule(argv=("python3", "safe.py"))
     assert outcome(shape(argv=(b"python3", b"safe.py")), safe) is Outcome.ALLOW
     assert outcome(shape(argv=argv), safe) is Outcome.ASK
+
+
+def test_a_live_grant_comes_after_ask_rules_and_before_allow_rules() -> None:
+    """DESIGN §6: deny rules, ask rules, live grants, allow rules, else ask."""
+    permit = Permit("g1", ("GH_TOKEN",))
+    verdict = decide(LIST, [rule()], today=DAY, permit=permit)
+    assert (verdict.outcome, verdict.grant_id) == (Outcome.ALLOW, "g1")
+    assert (verdict.bindings, verdict.reason) == (("GH_TOKEN",), "grant g1 allows it")
+    for action, expected in ((Action.DENY, Outcome.DENY), (Action.ASK, Outcome.ASK)):
+        restricted = decide(LIST, [rule(action=action)], today=DAY, permit=permit)
+        assert (restricted.outcome, restricted.grant_id) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"is_binary_changed": True},
+        {"suspended": frozenset({"GH_TOKEN"})},
+        {"available": frozenset[str]()},
+        {"are_values_readable": True},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_neither_grant_nor_rule_gives_what_may_not_be_given_unasked(
+    changed: dict[str, object],
+) -> None:
+    """DESIGN §6, §9, §10: a changed program, a guessed binding, values that the agent can read."""
+    request = shape(**changed)
+    lending = rule(bindings=("GH_TOKEN",))
+    assert outcome(LIST, lending) is Outcome.ALLOW
+    assert outcome(request, lending) is Outcome.ASK
+    permit = Permit("g1", ("GH_TOKEN",))
+    assert decide(request, [], today=DAY, permit=permit).outcome is Outcome.ASK
+
+
+def test_a_digest_narrows_a_rule_that_a_person_wrote_too() -> None:
+    pinned = rule(binary_sha256="a" * 64, stdin=StdinKind.CLOSED, stdin_sha256="b" * 64)
+    right = shape(binary_sha256="a" * 64, stdin=StdinKind.CLOSED, stdin_sha256="b" * 64)
+    assert outcome(right, pinned) is Outcome.ALLOW
+    assert outcome(LIST, pinned) is Outcome.ASK
+    assert outcome(msgspec.structs.replace(right, stdin_sha256="c" * 64), pinned) is Outcome.ASK
+    verdict = decide(msgspec.structs.replace(right, binary_sha256=""), [pinned], today=DAY)
+    assert "the program is not the one that was approved" in verdict.reason
+
+
+def test_what_an_approval_wrote_restricts_as_widely_as_any_deny_rule() -> None:
+    denied = rule(action=Action.DENY, id="r-1", binary_sha256="a" * 64, files=())
+    live = shape(stdin=StdinKind.LIVE, has_tty=True, files=None)
+    assert outcome(live, denied) is Outcome.DENY

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import textwrap
 import xml.sax.saxutils
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -63,6 +63,17 @@ PRINTERS: dict[str, Callable[[str], str]] = {
     "hex with colons": lambda v: v.encode().hex(":"),
     "hex with spaces": lambda v: v.encode().hex(" "),
     "hex in fours (xxd)": lambda v: v.encode().hex(" ", 2),
+    "hex with dashes (.NET)": lambda v: v.encode().hex("-").upper(),
+    "hex, C array (xxd -i)": lambda v: ", ".join(f"0x{byte:02x}" for byte in v.encode()),
+    "hex, C array in capitals": lambda v: ", ".join(f"0x{byte:02X}" for byte in v.encode()),
+    "hex, C string": lambda v: "".join(f"\\x{byte:02x}" for byte in v.encode()),
+    "percent, every byte": lambda v: "".join(f"%{byte:02x}" for byte in v.encode()),
+    "decimal (Go)": lambda v: str(list(v.encode())).replace(",", "")[1:-1],
+    "decimal (JavaScript)": lambda v: ",".join(map(str, v.encode())),
+    "json, escapes in capitals": lambda v: re.sub(
+        r"\\u[0-9a-f]{4}", lambda m: "\\u" + m[0][2:].upper(), json.dumps(v)[1:-1]
+    ),
+    "html, references beyond ASCII": lambda v: v.encode("ascii", "xmlcharrefreplace").decode(),
     "sql": lambda v: v.replace("'", "''"),
     "csv": lambda v: v.replace('"', '""'),
     "wrapped": lambda v: "\n".join(textwrap.wrap(v, 10, drop_whitespace=False)),
@@ -156,6 +167,40 @@ def leftovers(value: str, out: bytes) -> list[str]:
     """Runs of six characters of the value that are still to be seen."""
     text = out.decode("utf-8", "replace")
     return [value[at : at + 6] for at in range(len(value) - 5) if value[at : at + 6] in text]
+
+
+@pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be", "utf-32-le", "latin-1"])
+def test_other_charsets_are_masked(charset: str) -> None:
+    """REDACTION §9.5, for what is not ASCII too."""
+    value = "pässwörd-ünd-móre"
+    assert masked(value, value.encode(charset)).strip(b"\0") == MARKER
+
+
+def test_a_file_of_credentials_shown_in_base64_is_masked() -> None:
+    """REDACTION §9.8: a container registry's login, as a cluster prints it."""
+    value = "tok_Ab3dEf6hIj9k/Lm2nOp5qRs8tUv1"
+    for before in ("", "u:", "us:", "use:"):
+        for around in ("", " ", "  ", "   "):
+            inner = b64encode(f"{before}{value}".encode()).decode()
+            out = masked(value, b64encode(f'{around}{{"auth": "{inner}"}}'.encode()))
+            assert MARKER in out
+            left = [part[at:] for part in out.split(MARKER) for at in range(4)]
+            seen = [b64decode(part[: len(part) // 4 * 4]) for part in left]
+            assert not any(inner[8:20].encode() in part for part in seen)
+
+
+def test_a_key_file_in_json_in_base64_is_masked() -> None:
+    lines = "\n".join(f"cGFydC1{number}b2YtYS1mYWtlLWtleQ" for number in range(12))
+    out = masked(lines, b64encode(json.dumps({"key": lines}).encode()))
+    assert MARKER in out
+    assert len(out.replace(MARKER, b"")) < 30
+
+
+def test_long_pieces_are_not_sought_as_lists_of_their_bytes() -> None:
+    """They would hold back four times their size."""
+    short, long = (("A", b"abcdefgh" * 127 + end, Redact.ON) for end in (b"12345678", b"123456789"))
+    assert build([short]).longest == 5 * 1024 - 1
+    assert build([long]).longest == 3 * 1025 - 1
 
 
 def test_hexdump_of_a_short_value_needs_no_fragments() -> None:

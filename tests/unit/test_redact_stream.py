@@ -116,6 +116,34 @@ def test_an_unfinished_escape_is_held_and_an_endless_one_is_not() -> None:
     assert redactor.held_bytes == 0
 
 
+def test_an_escape_that_is_still_open_takes_no_part_of_a_value_away() -> None:
+    """`printf '\\033[%s' "$TOKEN"`: terminals take the first letter for the escape's end."""
+    for value, escapes in (
+        (TOKEN, (b"\x1b[", b"\x1b[1;31", b"\x1b[ ", b"\x1b(")),
+        (b"77;8kA-Sup3rSecret", (b"\x1b[", b"\x1b[1;", b"\x1b%")),
+        (b"/-k9-Sup3rSecret!", (b"\x1b[", b"\x1b[31")),
+    ):
+        needles = build([("A", value, Redact.ON)])
+        for escape in escapes:
+            shown = b"a " + escape + value + b" z"
+            assert redact_all(needles, shown) == b"a [redacted:A] z", shown
+            for cut in range(len(shown) + 1):
+                redactor = Redactor(needles)
+                out = redactor.feed(shown[:cut]) + redactor.feed(shown[cut:]) + redactor.finish()
+                assert out == b"a [redacted:A] z", (shown, cut)
+        rest = value[1:]
+        assert redact_all(needles, b"a " + rest) == b"a " + rest  # nothing took its first letter
+
+
+def test_an_escape_that_took_nothing_of_a_value_leaves_after_a_silence() -> None:
+    redactor = Redactor(build([("A", TOKEN, Redact.ON)]))
+    assert redactor.feed(b"$ \x1b[0m") == b"$ \x1b[0m"
+    assert redactor.feed(b"$ \x1b[8t") == b"$ "
+    assert redactor.idle() == b"\x1b[8t"
+    assert redactor.feed(TOKEN[1:] + b"!") == b"[redacted:A]!"
+    assert redactor.redacted_count == 1
+
+
 def test_the_character_before_a_core_waits_for_it() -> None:
     """Whichever of the needles that begin alike it belongs to; and only within reach."""
     forms = [Form(b"kAAAAAAAAAAAAAAAA"), Form(b"kBBBBBBBBBBBBBBBB", lead=b"QR", trail=b"wx")]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jackin_broker.cli.request_lines import request_lines
-from jackin_broker.operator_protocol import FileOperandView, RequestState, StdinView
+from jackin_broker.operator_protocol import (
+    FileOperandView,
+    GrantKind,
+    GrantOffer,
+    GrantTerm,
+    RequestState,
+    StdinView,
+)
 from jackin_broker.protocol import StdinKind
 from support.operator_playbook import a_request
 
@@ -58,3 +65,20 @@ def test_no_text_of_an_agent_makes_a_line_of_its_own() -> None:
     spoof = "x\n  may be lent (* wanted): NOTHING"
     shown = request_lines(a_request(reason=spoof, cwd=spoof, command=spoof, args=(spoof,)))
     assert shown.count("\n  may be lent") == 1
+
+
+def test_what_differs_what_was_denied_and_what_may_be_answered_is_said() -> None:
+    offers = (
+        GrantOffer(GrantTerm(GrantKind.MINUTES, 15), "text"),
+        GrantOffer(GrantTerm(GrantKind.USES, 5), "text"),
+        GrantOffer(GrantTerm(GrantKind.ALWAYS, 90), "text"),
+        GrantOffer(GrantTerm(GrantKind.ALWAYS, 30), "text", approve=False),
+    )
+    view = a_request(differences=("argument 1: added '\x1b[2J'",), denied_before=3, offers=offers)
+    shown = request_lines(view).splitlines()
+    assert r"  unlike the last that was approved: argument 1: added '\x1b[2J'" in shown
+    assert "  denied 3 times in a row before" in shown
+    assert (
+        "  may also be answered with: --approve --for 15m, --approve --uses 5, "
+        "--approve --always 90d, --deny --always 30d (the text of each: requests --json)"
+    ) in shown

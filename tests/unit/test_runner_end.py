@@ -62,11 +62,11 @@ def test_statuses_are_exact(how: Confinement, script: str, code: int, number: in
 def test_a_signal_reaches_the_command_once_and_its_trap_runs(how: Confinement) -> None:
     """aws-vault 453: Ctrl-C was not passed on. Twice would be as wrong."""
     code = (
-        "import signal, sys\n"
-        "signal.signal(signal.SIGINT, lambda n, f: print('int', flush=True))\n"
-        "signal.signal(signal.SIGTERM, lambda n, f: (print('term'), sys.exit(5)))\n"
-        "print('ready', flush=True)\n"
-        "while True: signal.pause()\n"
+        "import os, signal, sys, time\n"  # `print` in a handler fails while another one flushes
+        "signal.signal(signal.SIGINT, lambda n, f: os.write(1, b'int\\n'))\n"
+        "signal.signal(signal.SIGTERM, lambda n, f: (os.write(1, b'term\\n'), sys.exit(5)))\n"
+        "os.write(1, b'ready\\n')\n"
+        "while True: time.sleep(0.05)\n"  # `pause` would miss one that comes just before it
     )
 
     async def press() -> tuple[bytes, int]:

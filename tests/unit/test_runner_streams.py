@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from jackin_broker.frames import Stream
-from jackin_broker.protocol import EndedBy, StdinKind
+from jackin_broker.protocol import DATA_FRAME_MAX_BYTES, EndedBy, StdinKind
+from jackin_broker.runner.pump import BUSY_READ_BYTES, READ_BYTES
 from support.commands import Sink, finish, run, shell, start, within
 
 MIB = 1024 * 1024
@@ -111,6 +112,25 @@ def test_stdin_that_nobody_reads_is_the_commands_right() -> None:
         return sink.consumed
 
     assert within(feed()) == 2 * MIB
+
+
+class Slow(Sink):
+    """Takes so long that a busy writer fills the pipe meanwhile; remembers the largest piece."""
+
+    largest = 0
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        super().output(stream, data)
+        self.largest = max(self.largest, len(data))
+        time.sleep(0.002)
+
+
+def test_a_flood_comes_in_larger_pieces_of_one_frame_each() -> None:
+    """A pipe is widened where its writer fills it: what a piece costs is paid less often."""
+    sink = Slow(keep=False)
+    within(run(["/usr/bin/head", "-c", str(16 << 20), "/dev/zero"], sink))
+    assert sink.sizes[Stream.STDOUT] == 16 << 20
+    assert READ_BYTES < sink.largest <= BUSY_READ_BYTES < DATA_FRAME_MAX_BYTES
 
 
 def test_a_paused_reader_stops_the_command_and_loses_nothing() -> None:

@@ -10,14 +10,16 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from jackin_broker import session
+from jackin_broker import execution, session
 from jackin_broker.daemon import Daemon
 from jackin_broker.frames import FrameDecoder, MessageFrame, message_frame
+from jackin_broker.guessing import Suspicion
 from jackin_broker.protocol import (
     MESSAGE_TO_CAPSULE_MAX_BYTES,
     PROTOCOL_VERSION,
@@ -47,13 +49,13 @@ argv = ["touch", "*"]
 bindings = ["TOKEN"]
 trust_cwd = true
 """
-# Each is one step of the way, by the name under which the session calls it.
+# Each is one step of the way, by the name under which session or execution call it.
 STEPS = (
     "examine",
     "policy.decide",
     "view_of",
     "recheck",
-    "check_supported",
+    "check_deliverable",
     "Trail.decided",
     "check_redactable",
     "needles_of",
@@ -111,10 +113,27 @@ def test_a_step_that_fails_unforeseen_denies_and_its_cause_is_in_the_log(
     proof = short_tmp / "proof"
     value = "tok" + secrets.token_hex(12)
     owner, _, name = step.rpartition(".")
-    place = getattr(session, owner) if owner else session
+    caller = session if hasattr(session, owner or name) else execution
+    place = getattr(caller, owner) if owner else caller
     answer, log = asyncio.run(served(proof, value, lambda: monkeypatch.setattr(place, name, fail)))
     assert isinstance(answer, ExecDenied), answer
     assert (answer.code, answer.exit_code) == ("internal_error", 126)
     assert not proof.exists()
     assert "ZeroDivisionError: nobody foresaw this" in log
     assert value not in log + answer.reason + answer.hint
+
+
+def test_guesses_that_come_while_a_request_is_looked_at_keep_rules_from_delivering(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a row of requests that wait for their turn would be a budget of its own."""
+    proof = short_tmp / "proof"
+    suspended = chain([frozenset[str]()], repeat(frozenset({"TOKEN"})))
+
+    def suspend() -> None:
+        monkeypatch.setattr(Suspicion, "suspended", property(lambda _: next(suspended)))
+
+    answer, _ = asyncio.run(served(proof, "tok" + secrets.token_hex(12), suspend))
+    assert isinstance(answer, ExecDenied), answer
+    assert answer.code == "no_operator"  # it would have been asked
+    assert not proof.exists()

@@ -176,14 +176,28 @@ def test_ctrl_z_stops_the_command_and_the_shim_and_both_go_on(scene: Scene) -> N
     assert peer.rest() == []
 
 
-def test_a_resized_terminal_is_no_news_without_one(scene: Scene) -> None:
-    """WINCH is for `Resize`, which needs a terminal."""
+@pytest.mark.parametrize("number", [signal.SIGWINCH, signal.SIGCONT], ids=lambda n: n.name)
+def test_what_ends_nothing_is_passed_on_too(scene: Scene, number: int) -> None:
     process, peer = start(scene)
-    process.send_signal(signal.SIGWINCH)
-    process.send_signal(signal.SIGUSR1)
-    assert peer.expect(Signal).number == signal.SIGUSR1
+    for _ in range(2):
+        process.send_signal(number)
+        assert peer.expect(Signal).number == number
     peer.end(0)
     assert finish(process)[0] == 0
+    assert peer.rest() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGWINCH, signal.SIGCONT], ids=lambda n: n.name)
+def test_what_ends_nothing_withdraws_no_request(scene: Scene, number: int) -> None:
+    broker, shims = scene
+    process = shims.start("gh")
+    peer = broker.accept()
+    peer.expect(ExecCommand)
+    process.send_signal(number)
+    peer.start()
+    peer.end(0)
+    assert finish(process) == (0, b"", b"")
+    assert peer.rest() == []
 
 
 def test_two_interrupts_without_an_answer_let_the_caller_out(system: Scene) -> None:

@@ -86,7 +86,7 @@ def test_path_under_a_mount_is_the_directory_behind_it(
         assert workdir.host_path == os.fsencode(wanted)
         assert workdir.capsule_path == os.fsencode(cwd)
         assert os.path.samestat(os.fstat(workdir.fd), wanted.stat())
-        assert (workdir.device, workdir.inode) == (wanted.stat().st_dev, wanted.stat().st_ino)
+        assert workdir.identity == (wanted.stat().st_dev, wanted.stat().st_ino)
         assert workdir.mount is not None
         below = b"/".join((os.fsencode(workdir.mount.host), *workdir.below))
         assert below == workdir.host_path

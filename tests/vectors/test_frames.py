@@ -18,7 +18,7 @@ import pytest
 from jackin_broker import protocol
 from jackin_broker.errors import PeerProtocolError
 from jackin_broker.frames import DataFrame, FrameDecoder, MessageFrame, Stream, data_frames
-from jackin_broker.protocol import Ask, ExecCommand, Spawn, Text, bytes_from_text
+from jackin_broker.protocol import Ask, ExecCommand, Text, bytes_from_text
 from jackin_capsule import wire
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "frames"
@@ -244,8 +244,6 @@ def test_the_broker_writes_it_to_the_byte(vector: Vector) -> None:
 
 
 def argv_of(message: object) -> tuple[Text, ...]:
-    if isinstance(message, Spawn):
-        return message.argv
     assert isinstance(message, ExecCommand | Ask)
     return (message.command, *message.args)
 

@@ -1,33 +1,47 @@
 """`audit`: read the record, follow it, check it, hand it on.
 
-It reads the file itself, so it works without a broker. Texts from capsules go through
-`display.py`; `export` gives the lines as they are, for machines.
+It reads the files itself, so it works without a broker. `audit_filter.py` chooses the lines,
+`audit_lines.py` takes every text of a capsule through `display.py`; the JSON lines are as they
+are, for machines.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import sys
 import time
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, TypedDict, Unpack
 
 import click
 
-from .. import audit as record
+from .. import audit_files as record
 from .. import paths
-from ..display import show
 from ..errors import JackinError
+from .audit_filter import Filter, filtered
+from .audit_lines import COLUMNS, describe, row_of
 
 # How often `follow` looks for new lines; a person does not notice less.
 FOLLOW_INTERVAL_S: Final = 0.2
-_ARGUMENT_MAX_CHARS: Final = 60
-# What a line says besides when, where and which command.
-_FACTS: Final = ("by", "bindings", "code", "exit_code", "ended_by", "redacted", "repeated")
 # The record names commands, arguments and directories: for its owner alone.
 _EXPORT_MODE: Final = 0o600
+
+
+class Wishes(TypedDict):
+    """What the options of a filter say."""
+
+    capsule: str | None
+    binding: str | None
+    command: str | None
+    outcome: str | None
+    since: datetime | None
 
 
 @click.group()
@@ -43,27 +57,29 @@ def audit() -> None:
     show_default="50",
     help="So many lines; 0 for all.",
 )
+@filtered
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are.")
-def show_(last: int, as_json: bool) -> None:
+def show_(last: int, as_json: bool, **wishes: Unpack[Wishes]) -> None:
     """Print the newest lines, oldest first."""
-    lines = list(record.read(_path()))
-    for line in lines[-last:] if last else lines:
+    for line in deque(_wanted(wishes), maxlen=last or None):
         _print(line, as_json)
 
 
 @audit.command()
+@filtered
 @click.option("--json", "as_json", is_flag=True, help="The lines as they are.")
-def follow(as_json: bool) -> None:
+def follow(as_json: bool, **wishes: Unpack[Wishes]) -> None:
     """Print every new line as it is written, until interrupted."""
-    path = _path()
-    seen = sum(1 for _ in record.read(path))
-    click.echo(f"following {path}, interrupt to end", err=True)
-    while True:
-        for line in record.read(path):
-            if line.number > seen:
-                _print(line, as_json)
-                seen = line.number
-        time.sleep(FOLLOW_INTERVAL_S)
+    path, wanted = _path(), Filter(**wishes)
+    for line in record.read(path):  # for what was decided before and ends later
+        wanted.admits(line)
+    with closing(record.Follower(path)) as follower:
+        click.echo(f"following {path}, interrupt to end", err=True)
+        while True:
+            for line in follower.new():
+                if wanted.admits(line):
+                    _print(line, as_json)
+            time.sleep(FOLLOW_INTERVAL_S)
 
 
 @audit.command()
@@ -75,23 +91,51 @@ def verify(as_json: bool) -> None:
         count = record.verify(path)
     except record.Damage as damage:
         if as_json:
-            click.echo(json.dumps({"ok": False, "line": damage.number, "reason": str(damage)}))
+            facts = {"ok": False, "file": damage.file, "line": damage.number}
+            click.echo(json.dumps({**facts, "reason": str(damage)}))
         raise JackinError(
             f"the record is damaged at {damage}",
-            hint=f"keep {path} for a look, then move it away: a new chain starts by itself",
+            hint=f"keep {path.parent / path.stem}* for a look, then move them away: "
+            "a new chain starts by itself",
         ) from damage
     click.echo(json.dumps({"ok": True, "lines": count}) if as_json else f"{count} lines, unbroken")
 
 
 @audit.command()
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(("jsonl", "csv")),
+    default="jsonl",
+    show_default=True,
+    help="JSON lines as they are, or a table that a spreadsheet opens.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="A new file instead of stdout.")
-def export(output: Path | None) -> None:
-    """Write the whole record as JSON lines."""
-    path = _path()
+@filtered
+def export(style: str, output: Path | None, **wishes: Unpack[Wishes]) -> None:
+    """Write the record as JSON lines or a table."""
+    lines = _wanted(wishes)
     with _new_file(output) if output else nullcontext(sys.stdout.buffer) as sink:
-        for line in record.read(path):
-            sink.write(line.raw)
+        if style == "csv":
+            _write_table(sink, lines)
+        else:
+            sink.writelines(line.raw for line in lines)
         sink.flush()
+
+
+def _write_table(sink: BinaryIO, lines: Iterator[record.Line]) -> None:
+    table = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
+    try:
+        writer = csv.writer(table)
+        writer.writerow(COLUMNS)
+        writer.writerows(row_of(line) for line in lines)
+    finally:
+        table.detach()  # the sink is somebody else's to close
+
+
+def _wanted(wishes: Wishes) -> Iterator[record.Line]:
+    wanted = Filter(**wishes)
+    return (line for line in record.read(_path()) if wanted.admits(line))
 
 
 def _new_file(path: Path) -> BinaryIO:
@@ -110,7 +154,7 @@ def _new_file(path: Path) -> BinaryIO:
 
 def _path() -> Path:
     path = paths.resolve(os.environ).audit_file
-    if not path.exists():
+    if not path.exists() and not record.closed_files(path):
         raise JackinError(
             f"there is no record yet at {path}", hint="it begins with the first broker's start"
         )
@@ -123,37 +167,3 @@ def _print(line: record.Line, as_json: bool) -> None:
         sys.stdout.buffer.flush()
     else:
         click.echo(describe(line))
-
-
-def describe(line: record.Line, *, is_brief: bool = False) -> str:
-    """One line of the record for people; a brief one leaves out what a trial has one of."""
-    fields = line.fields
-    if not fields:
-        return f"{line.number}: damaged line"
-    at = str(fields.get("at", ""))[:19].replace("T", " ")
-    words = [at[11:] if is_brief else at, f"{fields.get('event', '?')!s:<8}"]
-    if not is_brief:
-        words.append(show(str(fields.get("capsule", "-"))).line)
-    if fields.get("id") and not is_brief:
-        words.append(str(fields["id"])[:8])
-    argv = fields.get("argv")
-    if isinstance(argv, list):
-        words.append(" ".join(_quoted(item) for item in argv))
-    words += [
-        f"{key}={_value(fields[key])}"
-        for key in _FACTS
-        if fields.get(key) not in (None, "", []) and not (is_brief and key == "ended_by")
-    ]
-    return "  ".join(words)
-
-
-def _quoted(item: object) -> str:
-    """An argument that shows where it begins and ends."""
-    text = show(str(item), limit=_ARGUMENT_MAX_CHARS).line
-    return f"'{text}'" if " " in text else text
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return ",".join(show(str(item)).line for item in cast("list[object]", value))
-    return show(str(value)).line

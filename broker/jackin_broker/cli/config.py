@@ -17,7 +17,9 @@ from .. import identity, paths
 from ..config.problems import InvalidConfig
 from ..config.starter import STARTER
 from ..errors import ConfigError
+from ..sources.permissions import permission_warnings
 from ..trust import ensure_private_dir
+from .explain_rules import explain_command
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _FILE_MODE: Final = 0o600
@@ -66,12 +68,48 @@ def init(as_json: bool) -> None:
         )
 
 
-@config.command(short_help="Say what is wrong with it, and what is unwise.")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+class _Check(click.Command):
+    """With `--explain` all that follows the options is a command, its own options too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = "--explain" not in args
+        return super().parse_args(ctx, args)
+
+
+@config.command(cls=_Check, short_help="Say what is wrong with it, and what is unwise.")
+@click.option("--explain", is_flag=True, help="Which rule would decide on a command, and why.")
+@click.option("--capsule", default="", metavar="NAME", help="With --explain: asked from there.")
+@click.option("--cwd", default=".", metavar="DIR", help="With --explain: in this host directory.")
+@click.option("--want", default="", metavar="NAME,…", help="With --explain: wanting these.")
+@click.argument("words", nargs=-1, metavar="[FILE | COMMAND [ARG]...]")
 @_JSON
 @click.pass_context
-def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
-    """Say what is wrong with the configuration, or in FILE, and what is unwise."""
+def check(
+    ctx: click.Context,
+    explain: bool,
+    capsule: str,
+    cwd: str,
+    want: str,
+    words: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say what is wrong with the configuration, or in FILE, and what is unwise.
+
+    With --explain: which of its rules would decide on COMMAND, and why the others do not.
+    """
+    if explain:
+        if not words:
+            raise click.UsageError("--explain needs a command")
+        loaded = configuration.load(paths.resolve(os.environ).config_file)
+        explain_command(loaded, words, capsule=capsule, cwd=cwd, want=want, as_json=as_json)
+        return
+    if len(words) > 1 or capsule or want or cwd != ".":
+        raise click.UsageError("a command and where it runs go with --explain")
+    ctx.exit(_check_file(Path(words[0]) if words else None, as_json))
+
+
+def _check_file(file: Path | None, as_json: bool) -> int:
+    """Print what is wrong with a configuration; the exit status."""
     path = file or paths.resolve(os.environ).config_file
     errors: list[dict[str, str]] = []
     warnings: list[str] = []
@@ -89,7 +127,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
         _print_json({**report, "errors": errors, "warnings": warnings})
     else:
         _print_findings(path, exists, errors, warnings)
-    ctx.exit(1 if errors else 0)
+    return 1 if errors else 0
 
 
 @config.command(short_help="Bring it to this version's schema, keeping a backup.")
@@ -126,7 +164,8 @@ def _load_named(file: Path) -> configuration.Config:
 def _check_machine(
     loaded: configuration.Config, errors: list[dict[str, str]], warnings: list[str]
 ) -> None:
-    """What the file cannot say alone: mounts, and binaries as this PATH has them."""
+    """What the file cannot say alone: mounts, sources, and binaries as this PATH has them."""
+    warnings += permission_warnings(loaded.all_bindings(), os.environ)
     roots = paths.resolve(os.environ, loaded.broker.runtime_dir).trust_roots
     search_path = os.environ.get("PATH", os.defpath)
     for name, capsule in loaded.capsules.items():

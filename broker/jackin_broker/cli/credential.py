@@ -18,7 +18,7 @@ from .. import config as configuration
 from .. import paths
 from ..bindings import Binding, Delivery, KeyringSource, Redact, describe_source
 from ..config import Config, edits
-from ..config.entries import wrong_variable
+from ..config.delivering import wrong_variable
 from ..display import show
 from ..errors import ConfigError, JackinError
 from .credential_check import check

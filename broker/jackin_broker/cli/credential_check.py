@@ -16,9 +16,10 @@ import msgspec
 from .. import config as configuration
 from .. import operator_protocol as op
 from .. import paths
-from ..bindings import Binding, Redact, describe_source
+from ..bindings import Binding, describe_source
 from ..config import Config
 from ..errors import BrokerUnreachable, ConfigError, JackinError
+from ..masking import has_needles
 from ..operator_client import ask_broker
 from ..redact.needles import refusal_of
 
@@ -82,11 +83,11 @@ def _fetcher(config: Config, places: paths.Paths, stack: ExitStack) -> tuple[Fet
 
     def locally(binding: Binding, _capsule: str) -> None:
         value = sources.resolve(binding)
-        refusal = refusal_of(value.reveal()) if binding.redact is not Redact.OFF else None
+        refusal = refusal_of(value.reveal()) if has_needles(binding) else None
         value.forget()
         if refusal is not None and binding.on_demand:
             raise JackinError(
-                f"credential {binding.name}: cannot be redacted: the value {refusal}",
+                f"credential {binding.name}: cannot be redacted: it {refusal}",
                 hint='use a longer value, or accept that it is shown: redact = "off"',
             )
 

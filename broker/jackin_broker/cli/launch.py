@@ -7,7 +7,8 @@ away the agent works on; as soon as one runs again the capsule is opened there a
 from __future__ import annotations
 
 import os
-import time
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,25 +16,36 @@ import click
 
 from .. import paths
 from ..config.model import CapsuleKind, Mount
-from ..errors import BrokerUnreachable, ConfigError, JackinError
+from ..errors import ConfigError
+from ..launch import private_tmux
 from ..launch.base import Launcher, Plan, capsule_cwd, choose_uid
 from ..launch.bwrap import BubblewrapLauncher
+from ..launch.docker import DockerLauncher
+from ..launch.holding import Holding
 from ..launch.none import PlainLauncher
-from ..launch.run import Watch, run
+from ..launch.podman import PodmanLauncher
+from ..launch.run import run
 from ..links import build_programs
-from ..operator_client import BlockingClient
-from ..operator_protocol import CapsuleReady, MountView, OpenCapsule, RecordInit, Reply
+from ..operator_client import ask_broker
+from ..operator_protocol import CapsuleReady, GetStatus, MountView, OpenCapsule, StatusReport
 
 LAUNCHERS: Final[dict[CapsuleKind, type[Launcher]]] = {
-    launcher.kind: launcher for launcher in (BubblewrapLauncher, PlainLauncher)
+    launcher.kind: launcher
+    for launcher in (BubblewrapLauncher, PodmanLauncher, DockerLauncher, PlainLauncher)
 }
-# Soon enough for the next command after a broker's restart, rare enough to cost nothing.
-REOPEN_EVERY_S: Final = 1.0
-# A broker that answers answers at once; keys wait meanwhile.
-REOPEN_LIMIT_S: Final = 5.0
-# Whether the connection has ended is known without waiting.
-_LOOK_S: Final = 0.001
 _READ_ONLY: Final = "ro"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was asked for on the command line, beside the configuration."""
+
+    uid: int | None
+    image: str
+    has_network: bool
+    is_quiet: bool
+    teaches: bool
+    command: tuple[str, ...]
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -43,6 +55,7 @@ _READ_ONLY: Final = "ro"
     help="The kind of capsule. [default: the configured one]",
 )
 @click.option("--name", default="", help="Which capsule. [default: the only configured one]")
+@click.option("--image", default="", help="What a container is made of. [default: configured]")
 @click.option("--uid", type=click.IntRange(min=0), help="The uid that it lives as; for root.")
 @click.option(
     "--mount",
@@ -51,188 +64,189 @@ _READ_ONLY: Final = "ro"
     metavar="CAPSULE=HOST[:ro]",
     help="One more directory of the host, beside the configured ones.",
 )
-@click.option("--no-network", is_flag=True, help="Give it a network namespace of its own, empty.")
+@click.option(
+    "--ro-mount", "ro_mounts", multiple=True, metavar="CAPSULE=HOST", help="The same, read-only."
+)
+@click.option(
+    "--network/--no-network",
+    "has_network",
+    default=True,
+    help="The host's network, or one of its own that is empty.",
+)
+@click.option(
+    "--tmux/--no-tmux",
+    "tmux",
+    default=None,
+    help="A private tmux session with the picker beside the agent. [default: ask]",
+)
+@click.option(
+    "--teach/--no-teach",
+    "teaches",
+    default=True,
+    help="Tell the agents that are known of it, in the capsule's own HOME.",
+)
+@click.option("--explain", "explains", is_flag=True, help="Say what would be opened; no more.")
+@click.option("--json", "as_json", is_flag=True, help="With --explain: print JSON.")
 @click.option("--socket", type=click.Path(path_type=Path), help="Another operator.sock.")
 @click.option("--quiet", is_flag=True, help="No banner.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def launch(
     runtime: str | None,
     name: str,
+    image: str,
     uid: int | None,
     mounts: tuple[str, ...],
-    no_network: bool,
+    ro_mounts: tuple[str, ...],
+    has_network: bool,
+    tmux: bool | None,
+    teaches: bool,
+    explains: bool,
+    as_json: bool,
     socket: Path | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> int:
     """Start COMMAND, an agent, in a capsule with everything wired."""
-    call = OpenCapsule(
-        seq=0,
-        name=name,
-        kind=runtime or "",
-        uids=() if uid is None else (uid,),
-        mounts=tuple(parse_mount(text) for text in mounts),
-    )
-    session = Session(socket or paths.resolve(os.environ).operator_socket, call)
+    wanted = (*(parse_mount(one) for one in mounts), *(parse_mount(one, True) for one in ro_mounts))
+    call = OpenCapsule(0, name, runtime or "", () if uid is None else (uid,), wanted)
+    place = socket or paths.resolve(os.environ).operator_socket
+    wishes = Wishes(uid, image, has_network, quiet, teaches, command)
+    if explains:
+        from .explain import explain_launch
+
+        explain_launch(place, call, image=image, has_network=has_network, as_json=as_json)
+        return 0
+    if not command:
+        raise ConfigError("no command to start", hint="as in: jackin-broker launch -- bash")
+    if _wants_tmux(tmux, place, quiet=quiet):
+        return _run_in_tmux(place)
+    return _launch(Holding(place, call), wishes)
+
+
+def _launch(holding: Holding, wishes: Wishes) -> int:
     try:
-        ready = session.open()
+        ready = holding.open()
         launcher = _launcher(ready)
-        plan = _plan(launcher, ready, uid, command, has_network=not no_network)
-        if not quiet:
-            _say_what_is_open(ready, command[0])
-        return run(launcher, plan, session.record_init, session)
+        plan = _plan(launcher, ready, wishes)
+        if not wishes.is_quiet:
+            _say_what_is_open(ready, wishes.command[0])
+        return run(launcher, plan, holding.record_init, holding)
     finally:
-        session.close()
+        holding.close()
 
 
-class Session(Watch):
-    """The capsule as the broker holds it for us, opened again when a broker comes back."""
-
-    def __init__(self, socket: Path, call: OpenCapsule) -> None:
-        self._socket = socket
-        self._call = call
-        self._client: BlockingClient | None = None
-        self._name = call.name
-        self._init: int | None = None
-        self._reopen_at = 0.0
-
-    def open(self) -> CapsuleReady:
-        """Open the capsule.
-
-        Raises: BrokerUnreachable, or the broker's reason against it.
-        """
-        client = BlockingClient(self._socket)
-        try:
-            ready = _ready(client.call(self._call, timeout_s=REOPEN_LIMIT_S))
-        except BaseException:
-            client.close()
-            raise
-        self._client, self._name = client, ready.name
-        return ready
-
-    def record_init(self, pid: int) -> None:
-        """Put the capsule's init on record.
-
-        Raises: BrokerUnreachable, or the broker's reason against it.
-        """
-        if self._client is None:
-            raise BrokerUnreachable("the broker has gone")
-        self._client.call(RecordInit(0, self._name, pid), timeout_s=REOPEN_LIMIT_S)
-        self._init = pid
-
-    def close(self) -> None:
-        """Give the capsule back."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def fileno(self) -> int | None:
-        return self._client.fileno() if self._client is not None else None
-
-    def ready(self) -> None:
-        """The connection said something; all that matters is whether it ended."""
-        try:
-            if self._client is not None:
-                self._client.next_push(_LOOK_S)
-        except JackinError:
-            self.close()
-            self._reopen_at = time.monotonic() + REOPEN_EVERY_S
-
-    def tick(self) -> float | None:
-        if self._client is not None:
-            return None
-        if time.monotonic() >= self._reopen_at:
-            self._reopen()
-        return None if self._client is not None else REOPEN_EVERY_S
-
-    def _reopen(self) -> None:
-        """The agent works on whether this succeeds or not: its next command says what is wrong."""
-        self._reopen_at = time.monotonic() + REOPEN_EVERY_S
-        try:
-            self.open()
-            if self._init is not None:
-                self.record_init(self._init)
-        except JackinError:
-            self.close()
+def _wants_tmux(tmux: bool | None, place: Path, *, quiet: bool) -> bool:
+    """Whether it runs in a private tmux session; where nobody is attached it is offered."""
+    if tmux is not None:
+        if tmux and not private_tmux.is_possible():
+            raise ConfigError(
+                "there can be no private tmux session here",
+                hint="it takes a terminal outside tmux, and the package tmux",
+            )
+        return tmux
+    if quiet or _has_operator(place):
+        return False
+    if private_tmux.is_possible():
+        click.echo("jackin-broker: nobody is attached to answer this agent's requests", err=True)
+        return click.confirm("Open a tmux session with the picker beside it?", err=True)
+    click.echo("jackin-broker: to answer, in another terminal: jackin-broker attach", err=True)
+    return False
 
 
-def _ready(reply: Reply) -> CapsuleReady:
-    if not isinstance(reply, CapsuleReady):
-        raise JackinError(
-            "the broker gave an answer that does not fit",
-            hint="restart it from the installation that this program is of",
-        )
-    return reply
+def _has_operator(place: Path) -> bool:
+    status = ask_broker(place, GetStatus(0))
+    return isinstance(status, StatusReport) and status.operators > 0
 
 
-def parse_mount(text: str) -> MountView:
+def _run_in_tmux(place: Path) -> int:
+    program = private_tmux.own_program()
+    words = sys.argv[1:]
+    at = words.index("launch") + 1
+    inner = [*program, *words[:at], "--no-tmux", *(w for w in words[at:] if w != "--tmux")]
+    return private_tmux.run_in_tmux(place.parent, inner, [*program, "attach"])
+
+
+def parse_mount(text: str, read_only: bool = False) -> MountView:
     """The mount in `CAPSULE=HOST[:ro]`; the host's side may be relative or begin with ~.
 
     Raises: ConfigError.
     """
     inside, separator, outside = text.partition("=")
     path, _, mode = outside.rpartition(":")
-    is_read_only = bool(path) and mode == _READ_ONLY
-    host = Path(path if is_read_only else outside).expanduser()
+    is_marked = bool(path) and mode == _READ_ONLY
+    host = Path(path if is_marked else outside).expanduser()
     if not separator or not outside or not os.path.isabs(inside):
         raise ConfigError(
             f"--mount {text}: expected CAPSULE=HOST or CAPSULE=HOST:ro",
             hint="as in --mount /workspaces/app=~/src/app",
         )
-    return MountView(os.path.normpath(inside), os.path.realpath(host), is_read_only)
+    return MountView(os.path.normpath(inside), os.path.realpath(host), is_marked or read_only)
 
 
 def _launcher(ready: CapsuleReady) -> Launcher:
     made = LAUNCHERS.get(CapsuleKind(ready.kind))
     if made is None:
-        raise ConfigError(f"capsules.{ready.name}.kind: {ready.kind} cannot be launched yet")
+        raise ConfigError(
+            f"capsules.{ready.name}.kind: {ready.kind} is started elsewhere",
+            hint=f"jackin-broker capsule env {ready.name} prints what it needs",
+        )
     launcher = made()
     launcher.check()
     return launcher
 
 
-def _plan(
-    launcher: Launcher,
-    ready: CapsuleReady,
-    uid: int | None,
-    command: tuple[str, ...],
-    *,
-    has_network: bool,
-) -> Plan:
-    interpreter = launcher.interpreter()
-    binaries = ready.env.get("JACKIN_HOST_BINARIES", "")
-    build_programs(Path(ready.bin_dir), [name for name in binaries.split(",") if name], interpreter)
+def _plan(launcher: Launcher, ready: CapsuleReady, wishes: Wishes) -> Plan:
+    image = wishes.image or ready.image
+    interpreter = launcher.interpreter(image)
+    build_programs(Path(ready.bin_dir), _names(ready, "JACKIN_HOST_BINARIES"), interpreter)
     mounts = tuple(Mount(m.capsule, m.host, m.read_only) for m in ready.mounts)
     return Plan(
         name=ready.name,
-        command=command,
+        command=_command(launcher, ready, wishes),
         env=ready.env,
         run_dir=ready.run_dir,
         bin_dir=ready.bin_dir,
         interpreter=interpreter,
-        uid=choose_uid(uid, ready.uids),
+        uid=choose_uid(wishes.uid, ready.uids, is_free=launcher.gives_any_uid),
         mounts=mounts,
         cwd=capsule_cwd(mounts, Path.cwd()),
-        has_network=has_network,
+        has_network=wishes.has_network,
+        image=image,
+        run_as=ready.run_as,
     )
+
+
+def _command(launcher: Launcher, ready: CapsuleReady, wishes: Wishes) -> tuple[str, ...]:
+    """The agent's command, behind what tells agents of the doorway where there is one to use."""
+    names = [*_names(ready, "JACKIN_EXEC_BINDINGS"), *_names(ready, "JACKIN_HOST_BINARIES")]
+    if not (launcher.has_boundary and wishes.teaches and names):
+        return wishes.command
+    return (f"{paths.CAPSULE_BIN_DIR}/jackin-capsule", "equip", "--", *wishes.command)
+
+
+def _names(ready: CapsuleReady, variable: str) -> list[str]:
+    return [name for name in ready.env.get(variable, "").split(",") if name]
 
 
 def _say_what_is_open(ready: CapsuleReady, program: str) -> None:
     """What the agent in this capsule can reach, in a few lines on stderr."""
-    click.echo(f"jackin-broker: capsule {ready.name} ({ready.kind})", err=True)
+    _say(f"capsule {ready.name} ({ready.kind})")
     if ready.kind == CapsuleKind.NONE.value:
-        click.echo(
-            "jackin-broker: warning: it has no boundary, the agent can approve itself", err=True
-        )
+        _say("warning: it has no boundary, the agent can approve itself")
     for key, words in (
         ("JACKIN_EXEC_BINDINGS", "may be lent, each time you say yes"),
         ("JACKIN_HOST_BINARIES", "may run on the host and do anything their arguments ask"),
     ):
-        if names := ready.env.get(key):
-            click.echo(f"jackin-broker: {names.replace(',', ', ')}: {words}", err=True)
-    if program in ready.env.get("JACKIN_HOST_BINARIES", "").split(","):
-        click.echo(
-            f"jackin-broker: warning: {program} is a host binary, so this asks for it on the host; "
-            "give its path for the capsule's own",
-            err=True,
+        if names := _names(ready, key):
+            _say(f"{', '.join(names)}: {words}")
+    if url := ready.env.get("JACKIN_EXEC_URL"):
+        _say(f"{url}: its bridge; whoever has its token may ask, and its TCP is not encrypted")
+    if program in _names(ready, "JACKIN_HOST_BINARIES"):
+        _say(
+            f"warning: {program} is a host binary, so this asks for it on the host; "
+            "give its path for the capsule's own"
         )
+
+
+def _say(line: str) -> None:
+    click.echo(f"jackin-broker: {line}", err=True)

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ..bindings import Binding, Delivery, Redact
+from ..bindings import Binding, Delivery
 from ..errors import JackinError
+from ..masking import has_needles
 from ..redact.needles import refusal_of
 from ..sources.base import VALUE_MAX_BYTES, one_newline_less
 from .hidden_prompt import ask_hidden
@@ -59,7 +60,7 @@ def check_value(binding: Binding, value: str) -> None:
             f"{binding.name}: the value holds a NUL, which no environment can",
             hint="give --deliver file",
         )
-    refusal = None if binding.redact is Redact.OFF else refusal_of(value.encode())
+    refusal = refusal_of(value.encode()) if has_needles(binding) else None
     if refusal is not None:
         raise JackinError(
             f"{binding.name}: cannot be kept out of a command's output: the value {refusal}",

@@ -12,13 +12,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..display import show
-from ..operator_protocol import RequestState, RequestView
+from ..operator_protocol import GrantKind, GrantOffer, RequestState, RequestView
 from ..protocol import StdinKind
 
 _ARGUMENT_MAX_CHARS: Final = 200
 _REASON_MAX_CHARS: Final = 400
 # As many of a digest's digits as the picker shows: enough to compare by eye.
 _DIGEST_SHOWN_CHARS: Final = 12
+_OPTIONS: Final = {
+    GrantKind.ONCE: "",
+    GrantKind.MINUTES: "--for {}m",
+    GrantKind.USES: "--uses {}",
+    GrantKind.ALWAYS: "--always {}d",
+}
 
 
 def request_lines(view: RequestView) -> str:
@@ -48,10 +54,22 @@ def _decided_on(view: RequestView) -> Iterator[str]:
     yield f"  asked by: {chain or 'unknown'}"
     if view.reason:
         yield f"  the agent says: {show(view.reason, limit=_REASON_MAX_CHARS).line}"
+    for line in view.differences:
+        yield f"  unlike the last that was approved: {show(line).line}"
+    if view.denied_before:
+        yield f"  denied {view.denied_before} times in a row before"
+    if answers := ", ".join(_answer(offer) for offer in view.offers):
+        yield f"  may also be answered with: {answers} (the text of each: requests --json)"
     names = ", ".join(row.name + ("*" if row.wanted else "") for row in view.bindings)
     yield f"  may be lent (* wanted): {names or 'nothing'}"
     for row in view.bindings:
         yield from (f"  ! {row.name}: {show(warning).line}" for warning in row.warnings)
+
+
+def _answer(offer: GrantOffer) -> str:
+    """The options of `decide` that give this answer."""
+    option = _OPTIONS[offer.term.kind].format(offer.term.amount)
+    return f"--{'approve' if offer.approve else 'deny'} {option}"
 
 
 def _stdin(view: RequestView) -> str:

@@ -15,8 +15,10 @@ import msgspec
 
 from .. import operator_protocol as op
 from .. import paths
+from ..display import show
 from ..errors import DenialCode, JackinError, Refusal
 from ..operator_client import OperatorClient, ask_broker
+from .duration import whole
 from .request_lines import request_lines
 
 # Shorter beginnings of an id are typed by mistake more often than on purpose.
@@ -69,21 +71,41 @@ def _print_change(view: op.RequestView, as_json: bool) -> None:
 @click.option("--approve", is_flag=True, help="Run it.")
 @click.option("--deny", is_flag=True, help="Do not.")
 @click.option("--with", "names", default="", metavar="NAME,…", help="Lend it these; else none.")
+@click.option(
+    "--for", "minutes", callback=whole("m"), metavar="15m", help="This again, unasked, so long."
+)
+@click.option("--uses", type=int, metavar="N", help="This again, unasked, N more times.")
+@click.option(
+    "--always",
+    "days",
+    callback=whole("d"),
+    metavar="90d",
+    help="As a rule that ends after so long.",
+)
 @click.option("--reason", default="", help="With --deny: what the agent is told.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def decide(
-    request_id: str, approve: bool, deny: bool, names: str, reason: str, as_json: bool
+    request_id: str,
+    approve: bool,
+    deny: bool,
+    names: str,
+    minutes: int | None,
+    uses: int | None,
+    days: int | None,
+    reason: str,
+    as_json: bool,
 ) -> None:
     """Answer the request ID (or the beginning of one) without the picker."""
     if approve == deny:
         raise click.UsageError("say --approve or --deny")
-    if deny and names:
-        raise click.UsageError("--with goes with --approve")
+    if deny and (names or minutes or uses):
+        raise click.UsageError("--with, --for and --uses go with --approve")
     if approve and reason:
         raise click.UsageError("--reason goes with --deny")
+    term = _term(minutes, uses, days)
     view = _find(request_id)
     bindings = tuple(name for name in names.split(",") if name)
-    call = op.Decide(0, view.id, op.view_digest(view), approve, bindings, reason)
+    call = op.Decide(0, view.id, op.view_digest(view), approve, bindings, reason, term)
     reply = ask_broker(paths.resolve(os.environ).operator_socket, call)
     assert isinstance(reply, op.Decided)
     if as_json:
@@ -91,7 +113,40 @@ def decide(
     if not reply.accepted:
         raise JackinError(f"not decided: {reply.reason}", hint="look again: jackin-broker requests")
     if not as_json:
-        click.echo(f"{'approved' if approve else 'denied'} {view.id}")
+        _print_decided(view, call, reply)
+    if reply.code:
+        raise JackinError(
+            f"decided for once, and nothing was stored: {reply.reason}",
+            hint="see what is in force: jackin-broker grants list",
+        )
+
+
+def _print_decided(view: op.RequestView, call: op.Decide, reply: op.Decided) -> None:
+    """What was decided, and word for word what was stored with it."""
+    click.echo(f"{'approved' if call.approve else 'denied'} {view.id}")
+    if not reply.grant_id:
+        return
+    click.echo(f"stored as {reply.grant_id}, to be seen and ended with: jackin-broker grants")
+    for offer in view.offers:
+        if (offer.term, offer.approve) == (call.grant, call.approve):
+            for line in op.stored_text(offer.text, call.bindings).split("\n"):
+                click.echo(f"  {show(line).line}")
+
+
+def _term(minutes: int | None, uses: int | None, days: int | None) -> op.GrantTerm:
+    """What the options name, once where they name nothing."""
+    chosen = [
+        op.GrantTerm(kind, amount)
+        for kind, amount in (
+            (op.GrantKind.MINUTES, minutes),
+            (op.GrantKind.USES, uses),
+            (op.GrantKind.ALWAYS, days),
+        )
+        if amount is not None
+    ]
+    if len(chosen) > 1:
+        raise click.UsageError("--for, --uses and --always are three answers, say one")
+    return chosen[0] if chosen else op.ONCE
 
 
 @click.command()

@@ -16,6 +16,7 @@ import msgspec
 
 from .. import operator_protocol as op
 from .. import paths
+from ..bridge.tokens import load_key
 from ..display import show
 from ..errors import BrokerUnreachable, JackinError
 from ..operator_client import ask_broker
@@ -37,11 +38,12 @@ def serve() -> None:
 
 
 @click.command()
-def attach() -> None:
+@click.option("--plain", is_flag=True, help="Line by line, without a screen: for screen readers.")
+def attach(plain: bool) -> None:
     """Open the picker on the running broker."""
     socket_path = paths.resolve(os.environ).operator_socket
     _status(socket_path)
-    _become_picker(socket_path)
+    _become_picker(socket_path, *(("--plain",) if plain else ()))
 
 
 def start_and_attach() -> NoReturn:
@@ -84,21 +86,37 @@ def _offer_to_unlock(socket_path: Path) -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(as_json: bool) -> None:
+@click.option("--show-token", is_flag=True, help="With the tokens of the capsules' bridges.")
+@click.option("--waiting", is_flag=True, help="Only how many requests wait, for a status line.")
+def status(as_json: bool, show_token: bool, waiting: bool) -> None:
     """Say what is up: capsules, who is attached, what waits and runs."""
-    report = _status(paths.resolve(os.environ).operator_socket)
+    places = paths.resolve(os.environ)
+    report = _status(places.operator_socket)
+    if waiting:
+        click.echo(str(report.waiting))
+        return
+    tokens = _tokens(report, places) if show_token else {}
     if as_json:
         fields = msgspec.to_builtins(report)
         del fields["seq"], fields["type"]
+        for capsule in fields["capsules"]:
+            if capsule["name"] in tokens:
+                capsule["bridge"]["token"] = tokens[capsule["name"]]
         click.echo(json.dumps(fields, indent=2))
         return
     operators = f"{report.operators} attached" if report.operators else "nobody attached"
+    operators += ", requests pop up in tmux" if report.can_pop_up else ""
     click.echo(f"broker {report.version}, pid {report.pid}, up {report.uptime_s:.0f} s")
     click.echo(f"operators: {operators}; {report.waiting} waiting, {report.running} running")
     click.echo(f"keyring: {report.keyring}; vault: {report.vault}")
     for capsule in report.capsules:
         note = f" ({capsule.note})" if capsule.note else ""
-        click.echo(f"capsule {capsule.name}: {capsule.kind}, {capsule.socket}{note}")
+        doors = [capsule.socket] if capsule.socket else []
+        if capsule.bridge is not None:
+            doors.append(f"{capsule.bridge.url} and {capsule.bridge.address} for frames")
+        click.echo(f"capsule {capsule.name}: {', '.join((capsule.kind, *doors))}{note}")
+        if capsule.name in tokens:
+            click.echo(f"capsule {capsule.name}: token {tokens[capsule.name]}")
     if not report.capsules:
         click.echo("no capsule is configured: jackin-broker config init")
     for notice in report.notices:
@@ -135,6 +153,16 @@ def stop(as_json: bool) -> None:
     click.echo(json.dumps({"stopped": True, "pid": pid}) if as_json else "stopped")
 
 
+def _tokens(report: op.StatusReport, places: paths.Paths) -> dict[str, str]:
+    """The tokens of the open bridges, from the operator's own files: no message carries one."""
+    keys = {
+        capsule.name: load_key(places.bridge_file(capsule.name))
+        for capsule in report.capsules
+        if capsule.bridge is not None
+    }
+    return {name: key.token for name, key in keys.items() if key is not None}
+
+
 def _wait_for_end(watch: int, pid: int) -> None:
     import select
 
@@ -164,7 +192,7 @@ def _start_in_background(places: paths.Paths) -> None:
     Raises: JackinError with the broker's own words when it ends at once.
     """
     child = subprocess.Popen(
-        [sys.executable, "-m", "jackin_broker", "serve"],
+        [sys.executable, "-P", "-m", "jackin_broker", "serve"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -200,7 +228,9 @@ def _line_of(words: str, mark: str) -> str:
     return words.splitlines()[-1] if words else "it said nothing"
 
 
-def _become_picker(socket_path: Path) -> NoReturn:
-    argv = [sys.executable, "-m", "jackin_picker", "--socket", str(socket_path)]
+def _become_picker(socket_path: Path, *options: str) -> NoReturn:
+    # -P: a module in the current directory, which may be a project, is not ours.
+    command = [sys.executable, "-P", "-m", "jackin_picker"]
+    argv = [*command, "--socket", str(socket_path), *options]
     sys.stdout.flush()
     os.execv(sys.executable, argv)  # noqa: S606 - our own interpreter and module

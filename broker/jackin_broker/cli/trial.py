@@ -271,7 +271,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _record(environ: Mapping[str, str]) -> list[str]:
     from .. import audit
-    from .audit import describe
+    from .audit_lines import describe
 
     lines = audit.read(paths.resolve(environ).audit_file)
     return [describe(line, is_brief=True) for line in lines if "argv" in line.fields]

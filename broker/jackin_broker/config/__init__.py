@@ -4,11 +4,13 @@
 `check_binaries` what only this machine can tell is wrong; `migrations.py` brings older files here.
 """
 
-from .dangers import warnings
+from .capsules import COMPAT_CONSTRUCT
+from .dangers import rule_warnings, warnings
 from .exposure import check_binaries, check_mounts
 from .load import load, parse, run_limit_s
 from .model import (
     SCHEMA,
+    Allowance,
     BinaryConfig,
     BrokerSettings,
     CapsuleConfig,
@@ -25,7 +27,9 @@ from .model import (
 from .problems import InvalidConfig, Problem
 
 __all__ = [
+    "COMPAT_CONSTRUCT",
     "SCHEMA",
+    "Allowance",
     "BinaryConfig",
     "BrokerSettings",
     "CapsuleConfig",
@@ -44,6 +48,7 @@ __all__ = [
     "check_mounts",
     "load",
     "parse",
+    "rule_warnings",
     "run_limit_s",
     "warnings",
 ]

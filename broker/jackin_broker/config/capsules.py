@@ -5,28 +5,37 @@ It refuses to know whether binaries and directories exist: `identity.py` and `wo
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from typing import Final, cast
 
-from .entries import read_entries, wrong_variable
+from .delivering import wrong_variable
+from .entries import read_entries
 from .model import BinaryConfig, CapsuleConfig, CapsuleKind, HomeKind, Mount, UnmappedCwd
 from .places import expand, expand_resolved, is_within
 from .problems import did_you_mean
 from .table import Table
+from .usage import read_address_space, read_output_bytes, read_processes
 
 # Names are directories in the runtime directory and words in prompts.
 _CAPSULE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 _BINARY_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _CONTAINER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:]+")
+# The port of frames is the next one.
+_PORT_MAX: Final = 65_534
 # NAME_MAX of the usual file systems: each becomes a link.
 _BINARY_NAME_MAX_CHARS: Final = 255
 # The shim's own names: a link of that name would no longer be a command of the host.
-_OWN_NAMES: Final = frozenset({"jackin-exec", "jackin-capsule", "jackin-broker", "jackin-picker"})
+_OWN_NAMES: Final = frozenset(
+    {"jackin-exec", "jackin-exec-sh", "jackin-capsule", "jackin-broker", "jackin-picker"}
+)
 # The kernel's overflow uid stands for every uid that a namespace does not map.
 OVERFLOW_UID: Final = 65_534
 # (uid_t) -1 means "no change" to setuid.
 _UID_MAX: Final = 2**32 - 2
+_CONTAINER_KINDS: Final = (CapsuleKind.PODMAN, CapsuleKind.DOCKER)
 COMPAT_CONSTRUCT: Final = "construct"
 _COMPATS: Final = (COMPAT_CONSTRUCT,)
 
@@ -80,9 +89,14 @@ def _capsule(table: Table, name: str, home: str) -> CapsuleConfig:
         binaries=_binaries(table.table("binaries"), binaries, home),
         unmapped_cwd=unmapped,
         fallback_cwd=fallback,
-        bridge=table.flag("bridge"),
+        bridge=_has_bridge(table, kind),
+        bridge_bind=_bridge_bind(table, kind),
+        bridge_host=_bridge_host(table),
+        bridge_port=table.whole("bridge_port", 0, low=0, high=_PORT_MAX),
         compat=compat,
         container=_container(table, kind),
+        image=_image(table, kind),
+        run_as=_run_as(table, kind),
         env=read_entries(table.table("env"), home),
     )
 
@@ -159,7 +173,14 @@ def _binaries(table: Table, listed: tuple[str, ...], home: str) -> dict[str, Bin
             confine=binary.flag("confine", True),
             network=binary.flag("network", True),
             env=_plain_env(binary.table("env")),
+            output_bytes=read_output_bytes(binary),
+            address_space_bytes=read_address_space(binary),
+            processes=read_processes(binary),
         )
+        if binaries[name].processes and not binaries[name].confine:
+            binary.add(
+                "processes", "means nothing with confine = false: all that you run would count"
+            )
         binary.finish()
     return binaries
 
@@ -205,11 +226,58 @@ def _unmapped(table: Table, compat: tuple[str, ...], home: str) -> tuple[Unmappe
     return unmapped, path or ""
 
 
+def _has_bridge(table: Table, kind: CapsuleKind) -> bool:
+    """Whether it has a bridge: a remote one has no other way, unless that is written."""
+    return table.flag("bridge", kind is CapsuleKind.REMOTE)
+
+
+def _bridge_bind(table: Table, kind: CapsuleKind) -> str:
+    text = table.text("bridge_bind")
+    if not text:
+        return ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        table.add("bridge_bind", "expected an address of this machine, as in 192.168.64.1")
+        return ""
+    is_named_by_engine = kind in (CapsuleKind.DOCKER, CapsuleKind.PODMAN)
+    if address.is_unspecified and not is_named_by_engine and not table.has("bridge_host"):
+        table.add("bridge_host", f"is missing: nobody can connect to {text}, say what they call")
+    return str(address)
+
+
+def _bridge_host(table: Table) -> str:
+    text = table.text("bridge_host")
+    if text and not _HOST_NAME.fullmatch(text):
+        table.add("bridge_host", "expected a host's name or address, without a port")
+        return ""
+    return text
+
+
+def _image(table: Table, kind: CapsuleKind) -> str:
+    image = table.text("image")
+    if image and kind not in _CONTAINER_KINDS:
+        table.add("image", "belongs to the kinds podman and docker")
+    elif image.startswith("-"):
+        table.add("image", "is not the name of an image")
+    return image
+
+
+def _run_as(table: Table, kind: CapsuleKind) -> int:
+    """A uid that commands inside a container get, so that the agent cannot read them."""
+    uid = table.whole("run_as", 0, low=0, high=_UID_MAX)
+    if uid and kind not in _CONTAINER_KINDS:
+        table.add("run_as", "belongs to the kinds podman and docker; bwrap keeps them apart anyway")
+    elif uid and (uid in table.items("uids") or uid == OVERFLOW_UID):
+        table.add("run_as", "is a uid of the agent's, which could read the commands then")
+    return uid
+
+
 def _container(table: Table, kind: CapsuleKind) -> str:
     name = table.text("container")
     if not name:
         return ""
-    if kind not in (CapsuleKind.PODMAN, CapsuleKind.DOCKER):
+    if kind not in _CONTAINER_KINDS:
         table.add("container", "belongs to the kinds podman and docker")
     elif not _CONTAINER_NAME.fullmatch(name):
         table.add("container", "is not the name of a container")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Final
 
-from ..bindings import Binding, Delivery, EnvSource, Redact, ValueSource
+from ..bindings import Binding, EnvSource, Redact, ValueSource
 from ..patterns import Rest, compile_argv, compile_name
 from ..policy import Action, Rule, has_ended
 from ..protocol import StdinKind, Target
@@ -35,10 +35,8 @@ _PATH_OPTIONS: Final = re.compile(
 )
 # A launch-time variable of such a name is probably meant to be on demand.
 _SECRET_NAMES: Final = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|PAT|KEY)(?:_|$)")
-# What this version brings of DESIGN's deliveries and kinds; all are valid configuration.
-_DELIVERIES_HERE: Final = frozenset({Delivery.ENV})
-_KINDS_HERE: Final = frozenset({CapsuleKind.NONE, CapsuleKind.BWRAP})
 _OP_SCHEME: Final = "op://"
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - to warn of it
 
 
 def warnings(config: Config, *, today: date | None = None) -> list[str]:
@@ -54,6 +52,11 @@ def warnings(config: Config, *, today: date | None = None) -> list[str]:
     return lines
 
 
+def rule_warnings(config: Config, now: date) -> dict[int, tuple[str, ...]]:
+    """What is unwise in each rule, by its number."""
+    return {rule.number: tuple(_of_rule(rule, config, now)) for rule in config.rules}
+
+
 def is_interpreter(program: str) -> bool:
     """Whether a program of this name runs what it is told to run."""
     name = program.rpartition("/")[2]
@@ -61,10 +64,8 @@ def is_interpreter(program: str) -> bool:
 
 
 def _of_broker(broker: BrokerSettings) -> Iterator[str]:
-    if broker.picker is not PickerKind.ATTACH:
-        yield f"broker.picker: {broker.picker.value!r} is not in this version, nothing pops up"
-    if broker.notify:
-        yield "broker.notify: is not in this version, nobody is told"
+    if broker.tmux_socket and broker.picker is not PickerKind.TMUX_POPUP:
+        yield 'broker.tmux_socket: does nothing without picker = "tmux-popup"'
 
 
 def _of_entries(path: str, entries: Mapping[str, Binding]) -> Iterator[str]:
@@ -86,22 +87,26 @@ def _of_entry(binding: Binding) -> Iterator[str]:
         yield "stands in this file in clear, `jackin-broker credential add` keeps it in a keyring"
     if binding.redact is Redact.OFF:
         yield 'redact = "off": the agent reads the value wherever a command prints it'
-    if binding.delivery not in _DELIVERIES_HERE:
-        yield f"deliver = {binding.delivery.value!r} is not in this version, requests are refused"
 
 
 def _of_capsule(capsule: CapsuleConfig) -> Iterator[str]:
     if capsule.kind is CapsuleKind.NONE:
         yield ": kind 'none' has no boundary, the agent can approve itself"
-    elif capsule.kind not in _KINDS_HERE:
-        yield f".kind: {capsule.kind.value!r} is not in this version, the capsule is not served"
-    if capsule.bridge:
-        yield ".bridge: the HTTP doorway is not in this version, nothing listens"
+    yield from _of_bridge(capsule)
     for name, binary in capsule.binaries.items():
         if not binary.confine:
             yield f".binaries.{name}: runs unconfined, as you, on your whole system"
         if binary.home is HomeKind.OPERATOR:
             yield f".binaries.{name}: has your own logins"
+
+
+def _of_bridge(capsule: CapsuleConfig) -> Iterator[str]:
+    if not capsule.bridge:
+        return
+    if not capsule.host_binaries:
+        yield ".bridge: is off, because host_binaries lists nothing that could be run"
+    if capsule.bridge_bind in _EVERYWHERE:
+        yield f".bridge_bind: {capsule.bridge_bind} lets every network of this machine try a token"
 
 
 def _of_rule(rule: Rule, config: Config, now: date) -> Iterator[str]:
@@ -139,7 +144,7 @@ def _of_allow(rule: Rule) -> Iterator[str]:
     if rule.stdin is StdinKind.LIVE:
         yield "live stdin: the agent can type anything into it"
     if rule.target is Target.CAPSULE and rule.bindings:
-        yield "target 'capsule' is not in this version, and never gets credentials by rule"
+        yield "target 'capsule': asks all the same where the agent can read the command's memory"
     if rule.bindings:
         yield from _of_delivery(rule)
 

@@ -1,8 +1,7 @@
 """`[env]` entries: the seed's shapes and ours, as bindings (DESIGN §8).
 
 It refuses to know files and keyrings: an entry says where a value comes from, nobody looks
-there. No problem repeats a value. Deliveries and sources that this version does not have yet
-are valid here; `dangers.py` warns of them and a request is refused with their name.
+there. No problem repeats a value. How a command gets it is `delivering.py`'s.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ..bindings import (
     Binding,
     CommandSource,
-    Delivery,
     EnvSource,
     FileSource,
     KeyringSource,
@@ -23,26 +23,18 @@ from ..bindings import (
     Source,
     ValueSource,
 )
+from .delivering import DELIVERY_KEYS, read_delivery, wrong_variable
 from .places import expand
 from .table import Table, kind_of
 
-_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE: Final = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-# Values of these names are keys in a file's form, which programs want as a path: the seed's
-# SSH_KEY. An API_KEY is not one of them.
-_KEY_NAMES: Final = re.compile(r"(?:.*_)?(?:SSH_KEY|DEPLOY_KEY|PRIVATE_KEY|PEM)")
-# Variables that load code or that the broker itself sets for every command (DESIGN §9).
-_RESERVED: Final = frozenset(
-    {"BASH_ENV", "ENV", "HOME", "IFS", "LESSSECURE", "PAGER", "PATH", "SHELLOPTS"}
-)
-_RESERVED_PREFIXES: Final = ("DYLD_", "JACKIN_", "LD_")
 _OP_SCHEME: Final = "op://"
 # op://VAULT/ITEM/FIELD
 _OP_MIN_SEGMENTS: Final = 3
 # A label is one line beside a check box.
 _LABEL_MAX_CHARS: Final = 100
 _SOURCES: Final = ("keyring", "op", "value", "command", "file")
-_ON_DEMAND_ONLY: Final = ("deliver", "deliver_as", "redact", "prompt")
+_ON_DEMAND_ONLY: Final = (*DELIVERY_KEYS, "redact")
 
 
 def read_entries(table: Table, home: str) -> dict[str, Binding]:
@@ -59,24 +51,10 @@ def read_entries(table: Table, home: str) -> dict[str, Binding]:
     return entries
 
 
-def wrong_variable(name: str) -> str:
-    """What is wrong with the name of a variable, or empty."""
-    if not _VARIABLE_NAME.fullmatch(name):
-        return "is not the name of a variable: letters, digits and _, no digit first"
-    if name in _RESERVED or name.startswith(_RESERVED_PREFIXES):
-        return "is a variable that the broker sets or that loads code, choose another name"
-    return ""
-
-
 def text_source(text: str) -> Source:
     """A text as the seed reads it: wholly `$NAME` or `${NAME}` is the broker's variable."""
     found = _REFERENCE.fullmatch(text)
     return EnvSource(found[1] or found[2]) if found else ValueSource(text)
-
-
-def default_delivery(name: str) -> Delivery:
-    """How a value of this name is delivered when nothing is written."""
-    return Delivery.FILE if _KEY_NAMES.fullmatch(name) else Delivery.ENV
 
 
 def _entry(table: Table, name: str, home: str) -> Binding | None:
@@ -162,36 +140,10 @@ def _with_options(entry: Table, name: str, source: Source | None) -> Binding | N
                     "means nothing for a value that the agent gets at launch, add on_demand = true",
                 )
         return None if source is None else Binding(name, source, label=label)
-    delivery = entry.choice("deliver", default_delivery(name))
-    deliver_as, prompt = _deliver_as(entry, delivery), _prompt(entry, delivery)
+    options = read_delivery(entry, name)
     redact = entry.choice("redact", Redact.ON)
     if source is None:
         return None
-    return Binding(name, source, True, delivery, deliver_as, label, redact, prompt)
-
-
-def _deliver_as(entry: Table, delivery: Delivery) -> str:
-    variable = entry.text("deliver_as")
-    if not variable:
-        return ""
-    if delivery not in (Delivery.ENV, Delivery.FILE):
-        entry.add("deliver_as", f"means nothing with deliver = {delivery.value!r}")
-    elif wrong := wrong_variable(variable):
-        entry.add("deliver_as", wrong)
-    return variable
-
-
-def _prompt(entry: Table, delivery: Delivery) -> str:
-    pattern = entry.text("prompt")
-    if delivery is not Delivery.PROMPT:
-        if pattern:
-            entry.add("prompt", 'belongs to deliver = "prompt" alone')
-        return ""
-    if not pattern:
-        entry.add("prompt", "expected the pattern of the question that is answered")
-        return ""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        entry.add("prompt", f"is not a regular expression: {error.msg}")
-    return pattern
+    return msgspec.structs.replace(
+        options, source=source, on_demand=True, label=label, redact=redact
+    )

@@ -16,6 +16,7 @@ from typing import Final
 
 from ..errors import ConfigError
 from .capsules import read_capsules
+from .delivering import check_passphrases
 from .entries import read_entries
 from .model import (
     SCHEMA,
@@ -30,10 +31,13 @@ from .places import expand
 from .problems import InvalidConfig, Problem, Problems
 from .rules import read_rules
 from .table import Table
+from .usage import read_address_space, read_output_bytes, read_processes
 
 # A hand-written file; more is a mistake, and tomllib would hold it all.
 CONFIG_MAX_BYTES: Final = 1024 * 1024
 _DAY_S: Final = 86_400
+# A hundred years: anything longer is a slip of the pen, and for ever is 0.
+_AUDIT_DAYS_MAX: Final = 36_500
 # A year: anything longer is a slip of the pen.
 RUN_LIMIT_MAX_S: Final = 365 * _DAY_S
 RUN_LIMIT_VARIABLE: Final = "JACKIN_EXEC_TIMEOUT"
@@ -67,6 +71,10 @@ def parse(text: str, *, origin: str) -> Config:
     broker = _broker(root.table("broker"), home)
     bindings = read_entries(root.table("env"), home)
     capsules = read_capsules(root.table("capsules"), home)
+    check_passphrases("env", bindings, bindings, problems)
+    for name, capsule in capsules.items():
+        known = {**bindings, **capsule.env}
+        check_passphrases(f"capsules.{name}.env", capsule.env, known, problems)
     rules = read_rules(root.tables("rules"), bindings, capsules, home)
     limits = _limits(root.table("limits"))
     root.finish()
@@ -188,12 +196,21 @@ def _broker(table: Table, home: str) -> BrokerSettings:
     runtime_dir = expand(text, home) if text else ""
     if runtime_dir is None:
         table.add("runtime_dir", "expected an absolute path, or one that begins with ~/")
+    tmux = table.text("tmux_socket")
+    tmux_socket = expand(tmux, home) if tmux else ""
+    if tmux_socket is None:
+        table.add("tmux_socket", "expected an absolute path, or one that begins with ~/")
     settings = BrokerSettings(
         keyring=table.choice("keyring", KeyringKind.AUTO),
         picker=table.choice("picker", PickerKind.ATTACH),
         no_operator=table.choice("no_operator", NoOperator.DENY),
         notify=table.texts("notify"),
         runtime_dir=runtime_dir or "",
+        keep_grants=table.flag("keep_grants"),
+        tmux_socket=tmux_socket or "",
+        audit_days=table.whole(
+            "audit_days", BrokerSettings().audit_days, low=0, high=_AUDIT_DAYS_MAX
+        ),
     )
     table.finish()
     return settings
@@ -216,6 +233,11 @@ def _limits(table: Table) -> Limits:
         source_s=table.number("source_s", base.source_s, low=0.1, high=3600),
         kill_grace_s=table.number("kill_grace_s", base.kill_grace_s, low=0, high=3600),
         drain_s=table.number("drain_s", base.drain_s, low=0, high=60),
+        mcp_pending_s=table.number("mcp_pending_s", base.mcp_pending_s, low=0.1, high=3600),
+        mcp_per_capsule=table.whole("mcp_per_capsule", base.mcp_per_capsule, low=0, high=1000),
+        output_bytes=read_output_bytes(table) or base.output_bytes,
+        address_space_bytes=read_address_space(table) or base.address_space_bytes,
+        processes=read_processes(table) or base.processes,
     )
     table.finish()
     return limits

@@ -74,6 +74,9 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     no_operator: NoOperator = NoOperator.DENY
     notify: tuple[str, ...] = ()
     runtime_dir: str = ""
+    keep_grants: bool = False
+    tmux_socket: str = ""
+    audit_days: int = 90  # a quarter of a year: long enough to look up what went wrong
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -88,18 +91,33 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class BinaryConfig(msgspec.Struct, frozen=True):
-    """`[capsules.NAME.binaries.BINARY]`: how one listed binary runs."""
+    """`[capsules.NAME.binaries.BINARY]`: how one listed binary runs.
+
+    The last three are None where `[limits]` holds.
+    """
 
     home: HomeKind = HomeKind.PRIVATE
     home_paths: tuple[str, ...] = ()
     confine: bool = True
     network: bool = True
     env: dict[str, str] = {}
+    output_bytes: int | None = None
+    address_space_bytes: int | None = None
+    processes: int | None = None
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """What one command may use; 0 is no limit."""
+
+    output_bytes: int = 0
+    address_space_bytes: int = 0
+    processes: int = 0
 
 
 class CapsuleConfig(msgspec.Struct, frozen=True):
     """`[capsules.NAME]`. `uids` are never empty: the broker's own where none is written.
 
+    `bridge_bind` and `bridge_host` empty, `bridge_port` 0: found when it is opened.
     `fallback_cwd` empty with `unmapped_cwd` fallback: where the broker was started.
     """
 
@@ -112,8 +130,13 @@ class CapsuleConfig(msgspec.Struct, frozen=True):
     unmapped_cwd: UnmappedCwd = UnmappedCwd.DENY
     fallback_cwd: str = ""
     bridge: bool = False
+    bridge_bind: str = ""
+    bridge_host: str = ""
+    bridge_port: int = 0
     compat: tuple[str, ...] = ()
     container: str = ""
+    image: str = ""
+    run_as: int = 0
     env: dict[str, Binding] = {}
 
     def binary(self, name: str) -> BinaryConfig:
@@ -122,7 +145,7 @@ class CapsuleConfig(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """`[limits]`. Units: seconds where the name ends in `_s`."""
+    """`[limits]`. Units: seconds where the name ends in `_s`. The last three are 0 for none."""
 
     approve_s: float = 300  # long enough to come back to the desk, short enough to be forgotten
     run_s: float = 1800  # the seed's 30 minutes
@@ -133,6 +156,17 @@ class Limits(msgspec.Struct, frozen=True):
     source_s: float = 30  # a person at a keyring's own prompt
     kill_grace_s: float = 3  # what a database client needs to say goodbye
     drain_s: float = 2  # DESIGN §9: a grandchild delays the result by no more
+    mcp_pending_s: float = 45  # mcp clients give up after 60 s by default
+    mcp_per_capsule: int = 8  # a process of 90 MB each; an agent has one, its helpers some
+    output_bytes: int = 0  # output is never held, so none is needed
+    address_space_bytes: int = 0  # Go and Java reserve far more than they use
+    processes: int = 0  # a build uses what it finds
+
+    def allowance(self, binary: BinaryConfig) -> Allowance:
+        """What a command of this binary may use: what its own table says, else these."""
+        own = (binary.output_bytes, binary.address_space_bytes, binary.processes)
+        shared = (self.output_bytes, self.address_space_bytes, self.processes)
+        return Allowance(*(s if o is None else o for o, s in zip(own, shared, strict=True)))
 
 
 class Config(msgspec.Struct, frozen=True):

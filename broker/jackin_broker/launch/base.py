@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
@@ -39,14 +39,17 @@ class Plan:
     mounts: tuple[Mount, ...] = ()
     cwd: str = ""
     has_network: bool = True
+    image: str = ""
+    run_as: int = 0
 
 
 @dataclass
 class Prepared:
     """A command line that is ready to run.
 
-    `child_fds` are handed down and then closed here. Where the kind has an init, its pid is read
-    from `init_fd`, and a byte written to `gate_fd` lets the agent start.
+    `child_fds` are handed down and then closed here. Where the kind has an init, `find_init`
+    says which it is, and a byte written to `gate_fd` lets the agent start. `undo` takes back
+    what was made for it; `container` is the engine's id, once it is known.
     """
 
     argv: list[str]
@@ -54,6 +57,14 @@ class Prepared:
     child_fds: list[int] = field(default_factory=list[int])
     init_fd: int | None = None
     gate_fd: int | None = None
+    name: str = ""
+    container: str = ""
+    undo: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+
+    @property
+    def has_init(self) -> bool:
+        """Whether an init has to be put on record."""
+        return self.gate_fd is not None
 
     def close_child_fds(self) -> None:
         """Close what the child has now."""
@@ -67,6 +78,8 @@ class Prepared:
             if fd is not None:
                 os.close(fd)
         self.init_fd = self.gate_fd = None
+        while self.undo:
+            self.undo.pop()()
 
 
 class Launcher(ABC):
@@ -75,6 +88,8 @@ class Launcher(ABC):
     kind: ClassVar[CapsuleKind]
     # Whether the agent must never hold the launcher's own terminal.
     has_boundary: ClassVar[bool]
+    # Whether it can live as any uid, whoever launches it: its engine runs as root.
+    gives_any_uid: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> None:
@@ -84,7 +99,7 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def interpreter(self) -> str:
+    def interpreter(self, image: str = "") -> str:
         """The Python that runs the capsule's programs, as the capsule sees it.
 
         Raises: ConfigError where there is none.
@@ -98,8 +113,15 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def read_init(self, report: bytes) -> int | None:
-        """The host pid of init in all that came from `init_fd`, None when it is not whole."""
+    def find_init(self, prepared: Prepared, child: int) -> int | None:
+        """The host pid of init, None when the program ended without one.
+
+        `child` is a pidfd of that program. Raises: JackinError when it takes too long.
+        """
+
+    def end(self, prepared: Prepared) -> None:
+        """End what killing the program does not end; most kinds have nothing of that sort."""
+        _ = prepared
 
 
 def system_interpreter() -> str:
@@ -116,7 +138,7 @@ def system_interpreter() -> str:
     )
 
 
-def choose_uid(asked: int | None, configured: Collection[int]) -> int:
+def choose_uid(asked: int | None, configured: Collection[int], *, is_free: bool = False) -> int:
     """The host uid that the capsule will live as: the one asked for, ours, or a configured one.
 
     Raises: ConfigError when it is not configured, or only root could become it.
@@ -127,7 +149,7 @@ def choose_uid(asked: int | None, configured: Collection[int]) -> int:
         uid = own if own in configured or not configured else min(configured)
     if configured and uid not in configured:
         raise ConfigError(f"uid {uid} is not one of the capsule's uids {sorted(configured)}")
-    if uid != own and own != _ROOT:
+    if uid != own and own != _ROOT and not is_free:
         raise ConfigError(
             f"only root can start a capsule as uid {uid}",
             hint=f"launch it as root, or add {own} to the capsule's uids",

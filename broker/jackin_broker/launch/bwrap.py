@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import time
 from pathlib import Path
 from typing import Final
 
 from ..config.model import CapsuleKind, Mount
-from ..errors import ConfigError
+from ..errors import ConfigError, JackinError
 from ..paths import CAPSULE_BIN_DIR, CAPSULE_RUN_DIR
 from ..trust import blocked_at
 from .base import Launcher, Plan, Prepared, become, require, system_interpreter
@@ -65,8 +67,17 @@ _NAMESPACES: Final = (
     "--unshare-uts",
     "--unshare-cgroup-try",
 )
+# What init needs in the capsule's own user namespace to keep agent and commands apart; neither
+# of them gets any of it (`jackin_capsule/apart.py`).
+_CAPABILITIES: Final = (
+    *("--cap-drop", "ALL"),
+    *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
+)
 # A file system in memory each, gone with the capsule.
 _FRESH: Final = ((HOME, "0700"), ("/tmp", "1777"), ("/var/tmp", "1777"), ("/run", "0755"))  # noqa: S108 - the capsule's own
+# It makes its namespaces in milliseconds; a loaded machine gets more.
+INIT_LIMIT_S: Final = 10.0
+_REPORT_BYTES: Final = 4096
 # Where the kernel's own limit on a host name is. Source: sethostname(2).
 _HOST_NAME_MAX: Final = 64
 
@@ -80,7 +91,7 @@ class BubblewrapLauncher(Launcher):
     def check(self) -> None:
         require("bwrap", "bubblewrap")
 
-    def interpreter(self) -> str:
+    def interpreter(self, image: str = "") -> str:
         return system_interpreter()
 
     def prepare(self, plan: Plan) -> Prepared:
@@ -94,9 +105,9 @@ class BubblewrapLauncher(Launcher):
             require("bwrap", "bubblewrap"),
             *_NAMESPACES,
             *([] if plan.has_network else ["--unshare-net"]),
-            *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
+            *("--die-with-parent", "--as-pid-1", "--new-session", *_CAPABILITIES),
             *("--hostname", _host_name(plan.name)),
-            *("--info-fd", str(info_writer), "--block-fd", str(gate_reader)),
+            *("--info-fd", str(info_writer)),
             *_system(),
             *("--ro-bind-data", str(handed[2]), "/etc/passwd"),
             *("--ro-bind-data", str(handed[3]), "/etc/group"),
@@ -106,16 +117,34 @@ class BubblewrapLauncher(Launcher):
             *("--ro-bind", plan.run_dir, CAPSULE_RUN_DIR),
             *("--ro-bind", plan.bin_dir, CAPSULE_BIN_DIR),
             *("--remount-ro", "/", "--chdir", plan.cwd or HOME, "--"),
-            *(plan.interpreter, "-IS", f"{CAPSULE_BIN_DIR}/jackin-capsule", "init", "--"),
+            *(plan.interpreter, "-IS", f"{CAPSULE_BIN_DIR}/jackin-capsule", "init"),
+            # It is recorded while its interpreter starts, and waits there.
+            *("--gate", str(gate_reader), "--"),
             *plan.command,
         ]
         return Prepared(argv, _environment(plan), handed, info_reader, gate_writer)
 
-    def read_init(self, report: bytes) -> int | None:
-        try:
-            return int(json.loads(report)["child-pid"])
-        except (ValueError, KeyError, TypeError):
-            return None
+    def find_init(self, prepared: Prepared, child: int) -> int | None:
+        assert prepared.init_fd is not None
+        deadline = time.monotonic() + INIT_LIMIT_S
+        report = b""
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([prepared.init_fd], [], [], left)[0]:
+                break
+            piece = os.read(prepared.init_fd, _REPORT_BYTES)
+            report += piece
+            pid = _init_in(report)
+            if pid is not None or not piece:
+                return pid
+        raise JackinError(f"the capsule did not start within {INIT_LIMIT_S:g} s")
+
+
+def _init_in(report: bytes) -> int | None:
+    """The pid in all that bubblewrap reported, None when it is not whole."""
+    try:
+        return int(json.loads(report)["child-pid"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _system() -> list[str]:

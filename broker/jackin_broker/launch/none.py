@@ -25,7 +25,7 @@ class PlainLauncher(Launcher):
     def check(self) -> None:
         """There is nothing that it needs."""
 
-    def interpreter(self) -> str:
+    def interpreter(self, image: str = "") -> str:
         # Not the virtual environment's link, whose path may have spaces: the shim needs no more.
         return os.path.realpath(sys.executable)
 
@@ -41,7 +41,7 @@ class PlainLauncher(Launcher):
             raise ConfigError(f"{plan.command[0]}: no such command")
         return Prepared([*_dies_with_us(), *plan.command], env)
 
-    def read_init(self, report: bytes) -> int | None:
+    def find_init(self, prepared: Prepared, child: int) -> int | None:
         return None
 
 

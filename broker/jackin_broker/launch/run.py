@@ -24,8 +24,6 @@ from ..protocol import EXIT_SIGNAL_BASE
 from .base import Launcher, Plan, Prepared
 from .terminal import OwnTerminal
 
-# bubblewrap makes its namespaces in milliseconds; a loaded machine gets more.
-INIT_LIMIT_S: Final = 10.0
 # Between asking a capsule to end and ending it.
 END_GRACE_S: Final = 3.0
 # What the agent wrote last, after its last process ended.
@@ -35,7 +33,8 @@ _PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUI
 # After these the capsule has END_GRACE_S to end by itself.
 _ENDING: Final = frozenset({signal.SIGTERM, signal.SIGHUP})
 
-RecordInit = Callable[[int], None]
+# The pid, and the engine's id of its container or nothing.
+RecordInit = Callable[[int, str], None]
 
 
 class Watch:
@@ -159,10 +158,9 @@ class _Launch:
 
     def _await_init(self, record: RecordInit) -> bool:
         """Have init recorded and let the agent start; False when the capsule ended before."""
-        init_fd, gate_fd = self._prepared.init_fd, self._prepared.gate_fd
-        if init_fd is None or gate_fd is None:
+        if not self._prepared.has_init:
             return True
-        pid = _read_init(self._launcher, init_fd)
+        pid = self._find_init()
         if pid is None:
             return False  # it has said why on stderr, and its status says the rest
         try:
@@ -170,13 +168,22 @@ class _Launch:
         except ProcessLookupError:
             return False
         try:
-            record(pid)
+            record(pid, self._prepared.container)
         except JackinError:
             if is_alive(pidfd):
                 raise
             return False
-        os.write(gate_fd, b"\n")
+        assert self._prepared.gate_fd is not None
+        os.write(self._prepared.gate_fd, b"\n")
         return True
+
+    def _find_init(self) -> int | None:
+        assert self._child is not None
+        child = os.pidfd_open(self._child.pid)
+        try:
+            return self._launcher.find_init(self._prepared, child)
+        finally:
+            os.close(child)
 
     def _relay_until_end(self, watch: Watch) -> None:
         assert self._child is not None
@@ -247,7 +254,11 @@ class _Launch:
         """To the capsule's init, which passes it on; without one, to the command itself."""
         with suppress(ProcessLookupError):
             if self._init_pidfd is not None:
-                signal.pidfd_send_signal(self._init_pidfd, number)
+                try:
+                    signal.pidfd_send_signal(self._init_pidfd, number)
+                except PermissionError:  # an engine's, of another uid: its program passes it on
+                    if self._child is not None and self._child.poll() is None:
+                        self._child.send_signal(number)
             elif self._child is not None and self._child.poll() is None:
                 if not self._launcher.has_boundary and number is signal.SIGINT:
                     return  # it shares our terminal, which has told it already
@@ -258,6 +269,7 @@ class _Launch:
         self._kill_at = None
         child = self._child
         if child is not None and child.poll() is None:
+            self._launcher.end(self._prepared)
             self._signal(signal.SIGKILL)
             try:
                 child.wait(END_GRACE_S)  # it collects init, so that nothing is left after us
@@ -278,20 +290,3 @@ class _Launch:
             while (left := deadline - time.monotonic()) > 0 and selector.select(left):
                 if not self._terminal.show():
                     return
-
-
-def _read_init(launcher: Launcher, fd: int) -> int | None:
-    """The pid that the launcher's program reports, or None when it ended without one."""
-    deadline = time.monotonic() + INIT_LIMIT_S
-    report = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0:
-            if not selector.select(left):
-                break
-            piece = os.read(fd, _REPORT_BYTES)
-            report += piece
-            pid = launcher.read_init(report)
-            if pid is not None or not piece:
-                return pid
-    raise JackinError(f"the capsule did not start within {INIT_LIMIT_S:g} s")

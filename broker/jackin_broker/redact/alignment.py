@@ -37,8 +37,7 @@ def cores(value: bytes) -> list[Core]:
     for before in range(_GROUP_BYTES):
         first, size = _first(before), core_length(len(value), before)
         for alphabet in _ALPHABETS:
-            # two bytes behind, so that no padding comes near the core
-            encoded = b64encode(bytes(before) + value + b"\0\0", alphabet[62:])
+            encoded = b64encode(bytes(before) + value, alphabet[62:])
             text = encoded[first : first + size]
             lead, trail = _lead(value, before, alphabet), _trail(value, before, alphabet)
             if (same := found.get(text)) is not None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import compress
+from struct import Struct
 from typing import Final
 
 WIDE_BYTES: Final = 8
 NARROW_BYTES: Final = 4
+# Numbers as `cast` reads them.
+_WIDE: Final = Struct("Q")
+_NARROW: Final = Struct("I")
 # So many blocks are asked for at a time: where one is known, all of these are looked at closer.
 _PIECE_WORDS: Final = 1024
 
@@ -31,9 +35,10 @@ class Blocks:
         self._stride: Final = stride
         self._step: Final = stride // width
         places: dict[int, list[tuple[bytes, int]]] = {}
+        number_at = (_WIDE if width == WIDE_BYTES else _NARROW).unpack_from
         for needle, at in windows:
             for offset in range(at, at + stride):
-                block = _numbers(memoryview(needle[offset : offset + width]), width)[0]
+                (block,) = number_at(needle, offset)
                 places.setdefault(block, []).append((needle, offset))
         self._places: Final = places
         self._known: Final = frozenset(places)
@@ -43,7 +48,8 @@ class Blocks:
         if not self._known:
             return
         whole = (len(text) - base) // self._width * self._width
-        words = _numbers(memoryview(text)[base : base + whole], self._width)[:: self._step]
+        view = memoryview(text)[base : base + whole]
+        words = view.cast("Q" if self._width == WIDE_BYTES else "I")[:: self._step]
         for low in range(0, len(words), _PIECE_WORDS):
             piece = words[low : low + _PIECE_WORDS]
             if self._known.isdisjoint(piece):
@@ -51,7 +57,3 @@ class Blocks:
             for index in compress(range(len(piece)), map(self._known.__contains__, piece)):
                 for needle, offset in self._places[piece[index]]:
                     yield base + (low + index) * self._stride - offset, needle
-
-
-def _numbers(view: memoryview, width: int) -> memoryview[int]:
-    return view.cast("Q") if width == WIDE_BYTES else view.cast("I")

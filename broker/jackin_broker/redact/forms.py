@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from jackin_broker.redact.alignment import core_length, cores
+from jackin_broker.redact.projection import swallowed_heads
 from jackin_broker.redact.values import MIN_NEEDLE_BYTES, Piece
 
 # What encodeURIComponent and encodeURI leave as it is, beyond letters, digits and `-_.~`.
@@ -25,18 +26,28 @@ _HEX_VALUE: Final = re.compile(
 )
 _SHELL_SAFE: Final = re.compile(rb"[^A-Za-z0-9_./:=@%+,\-\x80-\xff]")
 _CONTROL_NAMES: Final = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r"}
+_UNICODE_ESCAPE: Final = re.compile(r"\\u([0-9a-f]{4})")
+# Longer pieces are not sought as lists of their bytes, nor in base64 twice: four times their size
+# would be held back.
+_MAX_LISTED_BYTES: Final = 1024
+# Digits begin like other digits: the head of a list tells nothing until it is this long.
+_LISTED_PUBLIC_BYTES: Final = 6
 _FIRST_PRINTABLE: Final = 0x20
 _DELETE: Final = 0x7F
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Form:
-    """One way to print a value. `lead` and `trail`: characters beside it that hold bits of it."""
+    """One way to print a value. `lead` and `trail`: characters beside it that hold bits of it.
+
+    `behind`: the rest of a value of which an escape, still open, has taken this head.
+    """
 
     text: bytes
     public: int = 0
     lead: bytes = b""
     trail: bytes = b""
+    behind: bytes = b""
 
     def __repr__(self) -> str:
         return f"<form of {len(self.text)} bytes>"
@@ -50,6 +61,8 @@ def forms_of(piece: Piece) -> Iterator[Form]:
         yield from (Form(text.lower(), public), Form(text.upper(), public))
     if not piece.is_encoded:
         return
+    for taken in swallowed_heads(text):
+        yield Form(text[len(taken) :], max(0, public - len(taken)), behind=taken)
     head = text[:public]
     heads: set[bytes] = set()
     if head:
@@ -60,11 +73,10 @@ def forms_of(piece: Piece) -> Iterator[Form]:
             if written not in seen:
                 seen.add(written)
                 yield Form(written, max(map(len, filter(written.startswith, heads)), default=0))
-    yield from _base64_forms(text, public)
-    for quoted in {_quote(text), _quote_plus(text)} - {text}:
-        yield from _base64_forms(quoted, len(_quote(head)))
-    if (wide := _utf16(text)) is not None:
-        yield from _base64_forms(wide, 2 * public)
+    yield from _nested_forms(text, head)
+    if len(text) <= _MAX_LISTED_BYTES:
+        for listed in _listed(text):
+            yield Form(listed, _LISTED_PUBLIC_BYTES)
 
 
 def fragments_of(text: bytes) -> Iterator[Form]:
@@ -75,9 +87,26 @@ def fragments_of(text: bytes) -> Iterator[Form]:
         yield from (Form(window.hex().encode()), Form(window.hex().upper().encode()))
 
 
+def _nested_forms(text: bytes, head: bytes) -> Iterator[Form]:
+    """In base64: the piece, its quoted and JSON forms, its UTF-16, and its base64."""
+    yield from _base64_forms(text, len(head))
+    for encode in (_quote, _quote_plus, _json_body):
+        if (written := encode(text)) != text:
+            yield from _base64_forms(written, len(encode(head)))
+    if (wide := _utf16(text)) is not None:
+        yield from _base64_forms(wide, 2 * len(head))
+    if len(text) <= _MAX_LISTED_BYTES:
+        for core in cores(text):  # credentials in a file that is itself shown in base64
+            known = core_length(len(head), core.before)
+            for outer in cores(core.text):
+                seen = core_length(known, outer.before)
+                # what is beside it holds no more than bits of one character of the first base64
+                yield Form(outer.text, seen)
+
+
 def _base64_forms(text: bytes, public: int) -> Iterator[Form]:
     for core in cores(text):
-        known = core_length(public, core.before) if public else 0
+        known = core_length(public, core.before)
         yield Form(core.text, known, core.lead, core.trail)
         quoted = _quote(core.text)
         if quoted != core.text:
@@ -90,6 +119,17 @@ def _hex(text: bytes) -> list[bytes]:
     plain = text.hex()
     spaced = text.hex(":")
     return [form.encode() for form in (plain, plain.upper(), spaced, spaced.upper())]
+
+
+def _listed(text: bytes) -> list[bytes]:
+    """Byte by byte, as dumps and debuggers print arrays; spaces vanish by projection."""
+    lower = [f"{byte:02x}" for byte in text]
+    digits = [str(byte) for byte in text]
+    written = ["-".join(lower), "".join(f"\\x{byte}" for byte in lower)]
+    written += [",".join(f"0x{byte}" for byte in lower)]
+    written += [form.upper().replace("X", "x") for form in written]
+    written += ["".join(f"%{byte}" for byte in lower).upper(), ",".join(digits), "".join(digits)]
+    return [form.encode() for form in written]
 
 
 def _quote(text: bytes) -> bytes:
@@ -113,8 +153,15 @@ def _json(text: bytes) -> list[bytes]:
     once = {json.dumps(decoded)[1:-1], json.dumps(decoded, ensure_ascii=False)[1:-1]}
     once |= {body.replace("/", "\\/") for body in once}
     once |= {_go(body) for body in once} | {_dotnet(body) for body in once}
+    once |= {_UNICODE_ESCAPE.sub(lambda found: "\\u" + found[1].upper(), b) for b in once}
     twice = {json.dumps(body, ensure_ascii=False)[1:-1] for body in once}
     return [body.encode() for body in sorted(once | twice)]
+
+
+def _json_body(text: bytes) -> bytes:
+    """As a JSON string holds it; the bytes themselves where none can."""
+    decoded = _text(text)
+    return text if decoded is None else json.dumps(decoded, ensure_ascii=False)[1:-1].encode()
 
 
 def _go(body: str) -> str:
@@ -165,6 +212,8 @@ def _html(text: bytes) -> list[bytes]:
     named = html.escape(decoded, quote=False)
     quotes = (("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"), ("&quot;", "&apos;"))
     bodies = [named, *(named.replace('"', dq).replace("'", sq) for dq, sq in quotes)]
+    plain = (decoded, *bodies)
+    bodies += [body.encode("ascii", "xmlcharrefreplace").decode() for body in plain]
     for pattern in ("&#{};", "&#x{:x};", "&#x{:X};"):
         marked = (c if c.isascii() and c.isalnum() else pattern.format(ord(c)) for c in decoded)
         bodies.append("".join(marked))
@@ -186,6 +235,15 @@ def _escaped(text: bytes, quote: bytes, other: bytes, *, keep_high: bool = False
     return bytes(out)
 
 
+def _charsets(text: bytes) -> list[bytes]:
+    """Other charsets; what is ASCII is the same in all, as NUL is projected away."""
+    decoded = _text(text)
+    if decoded is None or decoded.isascii():
+        return []
+    written = [decoded.encode("utf-16-le"), decoded.encode("utf-16-be")]
+    return [*written, decoded.encode("latin-1", "replace")]
+
+
 def _text(text: bytes) -> str | None:
     try:
         return text.decode()
@@ -205,4 +263,5 @@ _SPELLINGS: Final[tuple[Callable[[bytes], list[bytes]], ...]] = (
     _shell,
     _program,
     _html,
+    _charsets,
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import compress
+from struct import Struct
 from typing import Final, NamedTuple
 
 from jackin_broker.redact.blocks import NARROW_BYTES, WIDE_BYTES, Blocks
@@ -18,6 +20,8 @@ _FAR_STRIDE: Final = 16
 # A guess is known head and a few new characters: so many wrong ones at the end still make it one.
 # With four, 62**4 / 2 guesses are needed for one that is noticed.
 _GUESSED_BYTES: Final = 3
+# Four bytes as `cast` reads them.
+_WORD: Final = Struct("I")
 
 
 class Miss(NamedTuple):
@@ -41,7 +45,7 @@ class Heads:
             stride=_FAR_STRIDE,
         )
         self._longest: Final = max(map(len, self._sorted), default=0)
-        self._first_words: Final = frozenset(_word(n, 0) for n in self._sorted)
+        self._first_words: Final = frozenset(_WORD.unpack_from(n)[0] for n in self._sorted)
 
     def __repr__(self) -> str:
         return f"<heads of {len(self._sorted)} needles>"
@@ -89,15 +93,14 @@ class Heads:
     def _known_words(self, text: bytes, near: int) -> list[int]:
         """Where in text[near:] four bytes stand that a needle begins with."""
         tail = memoryview(text)[near:]
-        last = len(tail) - NARROW_BYTES + 1
-        for phase in range(min(NARROW_BYTES, last)):
-            words = tail[phase:]
-            words = words[: len(words) // NARROW_BYTES * NARROW_BYTES].cast("I")
+        found: list[int] = []
+        for phase in range(min(NARROW_BYTES, len(tail) - NARROW_BYTES + 1)):
+            words = tail[phase : len(tail) - (len(tail) - phase) % NARROW_BYTES].cast("I")
             if not self._first_words.isdisjoint(words):
-                break
-        else:
-            return []
-        return [at for at in range(near, near + last) if _word(text, at) in self._first_words]
+                places = range(near + phase, len(text), NARROW_BYTES)
+                found.extend(compress(places, map(self._first_words.__contains__, words)))
+        found.sort()
+        return found
 
     def _misses(self, text: bytes, start: int) -> Iterator[Miss]:
         """The longest heads are shared with a neighbour in the sort order."""
@@ -114,8 +117,3 @@ def _shared_bytes(one: bytes, other: bytes) -> int:
         if left != right:
             return at
     return min(len(one), len(other))
-
-
-def _word(text: bytes, at: int) -> int:
-    """Four bytes as `cast("I")` reads them."""
-    return memoryview(text[at : at + NARROW_BYTES]).cast("I")[0]

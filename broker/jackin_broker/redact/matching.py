@@ -11,7 +11,14 @@ from typing import Final, NamedTuple
 
 from jackin_broker.redact.budget import SHALLOW_BYTES
 from jackin_broker.redact.needles import Needle, NeedleSet
-from jackin_broker.redact.projection import IGNORABLE, View, canonical, opened, without_escapes
+from jackin_broker.redact.projection import (
+    IGNORABLE,
+    View,
+    canonical,
+    escape_before,
+    opened,
+    without_escapes,
+)
 from jackin_broker.redact.values import MIN_NEEDLE_BYTES
 
 # The owner of what an earlier marker stands for.
@@ -68,24 +75,26 @@ class Matching:
             if (span := self._span(text, start, self._set.needle(found))) is not None
         ]
 
-    def tail(self, *, is_open: bool) -> tuple[list[Begun], list[Begun]]:
+    def tail(self) -> tuple[list[Begun], list[Begun]]:
         """What the end of the buffer may be the head of, and what it just failed to be.
 
-        `is_open`: more bytes may follow.
         Shape: of heads too short to be a guess only the first needle of each place.
         """
         begun: list[Begun] = []
         missed: list[Begun] = []
         texts = self._texts
-        if is_open and (half := opened(texts[-1], self._before)) != texts[-1]:
+        if (half := opened(texts[-1], self._before)) != texts[-1]:
             texts = (*texts, half)
         for text in texts:
             starts, misses = self._set.heads.at_the_end(text)
             begun.extend(self._begun(text, starts))
             begun.extend(self._lead_alone(text))
             for miss in misses:
-                start, needle = self.view.raw_index(miss.start), self._set.needle(miss.needle)
-                missed.append(Begun(start, miss.start, miss.head_bytes, needle))
+                needle = self._set.needle(miss.needle)
+                if not needle.behind:
+                    start = self.view.raw_index(miss.start)
+                    missed.append(Begun(start, miss.start, miss.head_bytes, needle))
+        begun.extend(self._escape_alone())
         return begun, missed
 
     def cut_off(self, begun: Iterable[Begun]) -> list[Span]:
@@ -109,6 +118,9 @@ class Matching:
                 return None
         if needle.exact and without_escapes(view.raw[start:end]).upper() not in needle.exact:
             return None
+        if needle.behind:
+            escape = self._taker(start, needle.behind)
+            return Span(escape, end, needle.owner) if escape < start else None
         if index and text[index - 1] in needle.lead:
             lead = view.raw_index(index - 1)
             if view.is_tight(lead, end, size + 1):
@@ -127,15 +139,21 @@ class Matching:
             if not view.is_tight(start, len(view.raw), len(head)):
                 continue
             may_lead = index > 0 and text[index - 1] in self._set.leads
+            is_taken = self._is_taken(start)
             for found in self._set.heads.starting_with(head):
                 needle = self._set.needle(found)
                 if not _goes_on(view, start, head, needle):
                     continue
                 begun = Begun(start, index, len(head), needle)
+                if needle.behind:
+                    if is_taken and (escape := self._taker(start, needle.behind)) < start:
+                        yield begun._replace(start=escape)
+                    continue
                 if may_lead and text[index - 1] in needle.lead:
                     begun = self._with_lead(begun)
                 yield begun
-                if len(head) < SHALLOW_BYTES and (not may_lead or begun.at < index):
+                is_enough = not may_lead or begun.at < index
+                if len(head) < SHALLOW_BYTES and is_enough and not is_taken:
                     break
 
     def _with_lead(self, begun: Begun) -> Begun:
@@ -144,6 +162,23 @@ class Matching:
         if self.view.is_tight(start, len(self.view.raw), begun.head_bytes + 1):
             return begun._replace(start=start, at=index)
         return begun
+
+    def _is_taken(self, start: int) -> bool:
+        """True if an escape right in front of `start` has taken the head of some value."""
+        behinds = self._set.behinds
+        return bool(behinds) and self.view.has_escapes and self._taker(start, behinds) < start
+
+    def _taker(self, end: int, behind: tuple[bytes, ...]) -> int:
+        """Where the escape begins that ends at `end` and has taken one of these; else `end`."""
+        at = escape_before(self.view.raw, end)
+        return at if self.view.raw[at + 2 : end].endswith(behind) else end
+
+    def _escape_alone(self) -> Iterator[Begun]:
+        """An escape at the end may have taken the head of what follows."""
+        end = len(self.view.raw)
+        if self._is_taken(end):
+            at = self._taker(end, self._set.behinds)
+            yield Begun(at, len(self.view.text), 0, _ANY_CORE)
 
     def _lead_alone(self, text: bytes) -> Iterator[Begun]:
         index = len(text) - 1
@@ -160,12 +195,15 @@ def unions(spans: Iterable[Span], cover: int) -> list[Span]:
     owner of its first span, of several to that of the longest.
     """
     merged = [Span(0, cover, NOBODY)] if cover else []
-    for span in sorted(spans, key=lambda s: (s.start, -s.end, s.owner)):
-        if merged and span.start < merged[-1].end:
-            if span.end > merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=span.end)
-        else:
+    for span in sorted(spans):
+        if not merged or span.start >= merged[-1].end:
             merged.append(span)
+            continue
+        last = merged[-1]
+        if span.end > last.end:
+            # of those with one start the longest comes last
+            is_longer = span.start == last.start and last.owner != NOBODY
+            merged[-1] = span if is_longer else last._replace(end=span.end)
     return merged
 
 

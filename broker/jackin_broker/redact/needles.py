@@ -38,7 +38,8 @@ class Needle:
 
     Its first `public` bytes are no secret; `lead` and `trail` are characters beside it that hold
     bits of it; `exact`, if any, are the spellings with white space that alone count, in upper case:
-    that the letters agree is known from `text`.
+    that the letters agree is known from `text`. `behind`, if any, are the ends of an escape right
+    in front of which one must be there.
     """
 
     text: bytes
@@ -47,6 +48,7 @@ class Needle:
     lead: bytes = b""
     trail: bytes = b""
     exact: tuple[bytes, ...] = ()
+    behind: tuple[bytes, ...] = ()
 
     def __repr__(self) -> str:
         return f"<needle of {len(self.text)} bytes>"
@@ -56,8 +58,8 @@ class NeedleSet:
     """The needles of one command. Immutable; shared by its streams."""
 
     __slots__ = (
-        "_by_text", "has_escapes", "heads", "leads", "longest", "markers", "names", "refused",
-        "searcher", "short_heads",
+        "_by_text", "behinds", "has_escapes", "heads", "leads", "longest", "markers", "names",
+        "refused", "searcher", "short_heads",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +74,7 @@ class NeedleSet:
         self.markers: Final = choose_markers(self.names, texts)
         self.longest: Final = max(map(len, texts), default=0)
         self.leads: Final = frozenset(b"".join({n.lead for n in self._by_text.values()}))
+        self.behinds: Final = tuple({end for n in self._by_text.values() for end in n.behind})
         self.has_escapes: Final = any(b"\x1b" in text for text in texts)
         self.short_heads: Final = frozenset(
             text[:size]
@@ -137,7 +140,8 @@ def _register(table: dict[bytes, Needle], form: Form, owner: int) -> None:
     public = len(project(form.text[: form.public]))
     for spelling in {text, canonical(text)}:
         known = table.get(spelling)
-        needle = Needle(spelling, owner, public, form.lead, form.trail, exact)
+        behind = (form.behind,) if form.behind else ()
+        needle = Needle(spelling, owner, public, form.lead, form.trail, exact, behind)
         table[spelling] = needle if known is None else _joined(known, needle)
 
 
@@ -149,6 +153,10 @@ def _joined(known: Needle, other: Needle) -> Needle:
         lead=_union(known.lead, other.lead),
         trail=_union(known.trail, other.trail),
         exact=tuple(dict.fromkeys((*known.exact, *other.exact))),
+        # one that stands anywhere is found behind an escape too
+        behind=tuple(dict.fromkeys((*known.behind, *other.behind)))
+        if known.behind and other.behind
+        else (),
     )
 
 

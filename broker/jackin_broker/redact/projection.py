@@ -34,6 +34,10 @@ _CSI_OPEN: Final = rb"\[[0-?]{0,%d}[ -/]{0,%d}" % (_MAX_PARAMETERS, _MAX_INTERME
 _CHARSET_OPEN: Final = rb"[%()*+\-./]"
 _ESCAPE: Final = re.compile(rb"\x1b(?:" + _CSI_OPEN + rb"[@-~]|" + _CHARSET_OPEN + rb"[0-~])")
 _UNFINISHED: Final = re.compile(rb"\x1b(?:" + _CSI_OPEN + rb"|" + _CHARSET_OPEN + rb")?")
+_CSI_REST: Final = re.compile(
+    rb"[0-?]{0,%d}[ -/]{0,%d}[@-~]" % (_MAX_PARAMETERS, _MAX_INTERMEDIATES)
+)
+_CHARSET_REST: Final = re.compile(rb"[0-~]")
 _LOWER_PERCENT: Final = re.compile(rb"%(?:[0-9A-Fa-f][a-f]|[a-f][0-9A-F])")
 _IS_TEXT: Final = bytes(0 if byte in IGNORABLE else 1 for byte in range(256))
 _LONG_GAP: Final = bytes(MAX_GAP_BYTES + 1)
@@ -76,6 +80,20 @@ def opened(text: bytes, before: bytes = b"") -> bytes:
     return text
 
 
+def swallowed_heads(raw: bytes) -> set[bytes]:
+    """What an escape that is still open where `raw` is printed would take of it."""
+    heads = {found[0] for found in (_CSI_REST.match(raw), _CHARSET_REST.match(raw)) if found}
+    return {head for head in heads if len(head) < len(raw)}
+
+
+def escape_before(raw: bytes, end: int) -> int:
+    """Where the escape begins that ends at `end`; `end` if none does."""
+    at = raw.rfind(ESC, max(0, end - MAX_ESCAPE_BYTES), end)
+    if at >= 0 and _ESCAPE.fullmatch(raw, at, end) is not None:
+        return at
+    return end
+
+
 def unfinished_escape(raw: bytes) -> int:
     """Where an escape begins that the end of `raw` cuts; `len(raw)` if none does."""
     size = len(raw)
@@ -88,11 +106,11 @@ def unfinished_escape(raw: bytes) -> int:
 class View:
     """One buffer: its projected `text`, and where each of its bytes stands in `raw`."""
 
-    __slots__ = ("_counts", "_has_escapes", "_positions", "raw", "text")
+    __slots__ = ("_counts", "_positions", "has_escapes", "raw", "text")
 
     def __init__(self, raw: bytes) -> None:
         self.raw: Final = raw
-        self._has_escapes: Final = ESC in raw
+        self.has_escapes: Final = ESC in raw
         self.text: Final = project(raw)
         self._counts: Final[list[int]] = []
         self._positions: Final[dict[int, list[int]]] = {}
@@ -134,7 +152,7 @@ class View:
 
     def _blanked(self, low: int, high: int) -> bytes:
         """raw[low:high] with every byte of an escape replaced by NUL."""
-        if not self._has_escapes:
+        if not self.has_escapes:
             return self.raw[low:high]
         sync = self.raw.rfind(ESC, max(0, low - MAX_ESCAPE_BYTES), low)
         start = sync if sync >= 0 else low

@@ -19,6 +19,8 @@ _WIDE_BLOCK_NS: Final = 20.0
 _NARROW_BLOCK_NS: Final = 20.0
 _FIND_NS: Final = 0.35
 _NARROW_ALARM_NS: Final = 0.06
+# Kept in all, at 250 bytes each: a key file of thousands of lines takes no longer strides.
+_MAX_BLOCKS: Final = 1 << 19
 # Of how many places in a needle the most distinctive run is chosen.
 _WINDOW_CHOICES: Final = 4
 
@@ -74,6 +76,8 @@ def _cheapest(lengths: list[int]) -> tuple[int, int]:
     choices: list[tuple[float, int, int]] = []
     for wide_stride in _STRIDES:
         short = [length for length in lengths if length < wide_stride + WIDE_BYTES - 1]
+        if choices and (len(lengths) - len(short)) * wide_stride > _MAX_BLOCKS:
+            break
         wide_ns = _WIDE_BLOCK_NS / wide_stride if len(short) < len(lengths) else 0.0
         choices.append((wide_ns + len(short) * _FIND_NS, wide_stride, 0))
         for narrow_stride in _NARROW_STRIDES:

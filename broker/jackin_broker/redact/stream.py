@@ -15,7 +15,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from jackin_broker.redact.budget import Depth, NearMisses, depth_of
 from jackin_broker.redact.matching import NOBODY, Begun, Matching, Span, unions
@@ -28,10 +28,20 @@ _SHOWN_BYTES: Final = 1024
 _CONTEXT_BYTES: Final = 2
 
 
+class Verdict(NamedTuple):
+    """What became of the next `size` raw bytes: shown (None), or masked by this marker.
+
+    The rest of a masked run has an empty one.
+    """
+
+    size: int
+    marker: bytes | None
+
+
 class Redactor:
     """One stream's redactor. `redacted_count` is the number of markers so far."""
 
-    def __init__(self, needles: NeedleSet) -> None:
+    def __init__(self, needles: NeedleSet, *, keeps_verdicts: bool = False) -> None:
         self._set = needles
         self._held = b""
         self._cover = 0  # so many held bytes a marker stands for that has left already
@@ -40,6 +50,7 @@ class Redactor:
         self._shown = b""
         self._suspects: dict[tuple[int, str], Depth] = {}
         self._misses: dict[str, NearMisses] = {}
+        self._verdicts: list[Verdict] | None = [] if keeps_verdicts else None
         self.redacted_count = 0
 
     def __repr__(self) -> str:
@@ -53,11 +64,12 @@ class Redactor:
     def feed(self, data: bytes) -> bytes:
         """What may leave now. With nothing to look for, `data` itself."""
         if not self._held and not len(self._set):
+            self._say(len(data), None)
             return data
         raw = self._held + data if self._held else data
         cut = unfinished_escape(raw)
         matching = Matching(self._set, raw[:cut] if cut < len(raw) else raw, self._context)
-        begun, missed = matching.tail(is_open=True)
+        begun, missed = matching.tail()
         text = matching.view.text
         gone = min((b.at for b in begun), default=len(text))
         self._context = (self._context + text[:gone])[-_CONTEXT_BYTES:]
@@ -79,7 +91,10 @@ class Redactor:
             return out
         if any(text[at:] in self._set.short_heads for at in range(len(text))):
             return out
-        out += held[max(self._done, self._cover) :]
+        shown = held[max(self._done, self._cover) :]
+        self._say(self._cover - self._done, b"")
+        self._say(len(shown), None)
+        out += shown
         self._done = len(held)
         return out
 
@@ -91,7 +106,7 @@ class Redactor:
         matching = Matching(self._set, self._held, self._context)
         spans = matching.spans()
         whole = unions(spans, self._cover)
-        begun, missed = matching.tail(is_open=False)
+        begun, missed = matching.tail()
         spans = spans + matching.cut_off(begun)
         out = self._let_go(self._held, len(self._held), spans, missed)
         self._suspect([head for head in begun if not _is_within(head.start, whole)], 0)
@@ -114,6 +129,16 @@ class Redactor:
         misses, self._misses = self._misses, {}
         return misses
 
+    def take_verdicts(self) -> list[Verdict]:
+        """What became of every byte since the last call, in order; those held are not in it.
+
+        Only for a redactor that keeps them.
+        """
+        if self._verdicts is None:
+            return []
+        verdicts, self._verdicts = self._verdicts, []
+        return verdicts
+
     def _let_go(self, raw: bytes, limit: int, spans: list[Span], missed: list[Begun]) -> bytes:
         """raw[:limit] with markers; the rest is held."""
         out: list[bytes] = []
@@ -125,6 +150,8 @@ class Redactor:
                 out.append(self._set.markers[union.owner])
                 self.redacted_count += 1
             end = union.end
+        if self._verdicts is not None:
+            self._say_of(limit, masked)
         rest = raw[end:limit]
         self._shown = (rest if masked else self._shown + rest)[-_SHOWN_BYTES:]
         out.append(raw[max(end, self._done) : limit])
@@ -133,6 +160,21 @@ class Redactor:
         self._cover = max(0, end - limit)
         self._done = max(0, self._done - limit)
         return b"".join(out)
+
+    def _say_of(self, limit: int, masked: Iterable[Span]) -> None:
+        """Say of raw[done:limit] what becomes of it."""
+        said = self._done
+        for start, end, owner in masked:
+            self._say(start - said, None)
+            said = max(said, start)
+            marker = b"" if owner == NOBODY else self._set.markers[owner]
+            self._say(min(end, limit) - said, marker)
+            said = max(said, min(end, limit))
+        self._say(limit - said, None)
+
+    def _say(self, size: int, marker: bytes | None) -> None:
+        if size > 0 and self._verdicts is not None:
+            self._verdicts.append(Verdict(size, marker))
 
     def _suspect(self, begun: Iterable[Begun], limit: int) -> None:
         """Remember the heads that wait, to count them if they leave."""

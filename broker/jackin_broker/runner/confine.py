@@ -16,16 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..deliveries.base import COMMAND_DIR
 from ..errors import DenialCode, Refusal
 from . import leader
 from .hidden import Hidden, hidden_from
 from .landlock import SCOPE_ABI
 from .layout import Layout, contains_any, is_within
 from .probe import BASE_OPTIONS, NAMESPACE_OPTIONS, abilities, is_available
+from .visible import check_visible
 
 if TYPE_CHECKING:
     from ..config import BinaryConfig
     from ..workdir import WorkDir
+    from .leader import Walk
     from .spec import RunSpec
 
 __all__ = ["Arrangement", "Confinement", "arrange", "confinement", "is_available"]
@@ -33,7 +36,10 @@ __all__ = ["Arrangement", "Confinement", "arrange", "confinement", "is_available
 
 @dataclass(frozen=True)
 class Confinement:
-    """How one command is confined. `binary` and `capsule` name the table that says so."""
+    """How one command is confined. `binary` and `capsule` name the table that says so.
+
+    `inside`: in these words, by the capsule that it runs in and not by us.
+    """
 
     binary: str = ""
     capsule: str = ""
@@ -43,9 +49,12 @@ class Confinement:
     has_network: bool = True
     shows_homes: bool = False
     hidden: Hidden = field(default_factory=Hidden)
+    inside: str = ""
 
     def describe(self) -> str:
         """What the prompt says, such as `confined, has your own logins`."""
+        if self.inside:
+            return self.inside
         if not self.is_confined:
             return "unconfined, has your own logins"
         words = ["confined"]
@@ -110,10 +119,14 @@ def describe_machine() -> str:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`bwrap`: its arguments, the interpreter's included; none for an unconfined command."""
+    """`bwrap`: its arguments, the interpreter's included; none for an unconfined command.
+
+    `files` are paths and contents, which bubblewrap reads from descriptors (warden_process.py).
+    """
 
     bwrap: tuple[str, ...] = ()
-    walk: tuple[bytes, tuple[bytes, ...], int, int] | None = None
+    files: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    walk: Walk | None = None
     is_scoped: bool = False
 
 
@@ -133,12 +146,13 @@ def arrange(spec: RunSpec) -> Arrangement:
         )
     root, is_read_only = _project_of(spec.cwd)
     layout = _layout(spec, root, is_read_only=is_read_only)
-    _check_visible(spec, layout)
+    check_visible(spec.executable, spec.env, confined, layout)
     network = () if confined.has_network else ("--unshare-net",)
     interpreter = (os.path.realpath(sys.executable), "-I", "-S", "-c", leader.BOOTSTRAP)
-    options = (*NAMESPACE_OPTIONS, *network, *BASE_OPTIONS, *layout.options())
+    options = (*NAMESPACE_OPTIONS, *network, *BASE_OPTIONS, *layout.options(), *_private(spec))
     return Arrangement(
         bwrap=(can.bwrap, *options, "--", *interpreter),
+        files=tuple((os.fsencode(file.path), file.content) for file in spec.files),
         walk=_walk(spec.cwd, root),
         is_scoped=can.hides_abstract_sockets,
     )
@@ -160,13 +174,23 @@ def _layout(spec: RunSpec, root: str, *, is_read_only: bool) -> Layout:
         # The agent's code must not be able to replace the program that was pinned.
         layout.show(shown, writable=not is_within(_real_executable(spec), os.path.realpath(shown)))
     read_only = is_read_only or contains_any(root, (*hidden.homes, *hidden.paths))
-    layout.show(root, writable=not read_only)
+    layout.show_as_named(root, writable=not read_only)
     for path in _interpreter_files():
         if not layout.is_visible(path):
             layout.show(path, writable=False)
     for path in hidden.paths:
         layout.hide(path)
     return layout
+
+
+def _private(spec: RunSpec) -> list[str]:
+    """The directory of the command's own files and sockets; last, so that nothing covers it."""
+    if not spec.files and not spec.sockets:
+        return []
+    words = ["--perms", "0700", "--tmpfs", COMMAND_DIR]
+    for one in spec.sockets:
+        words += ["--ro-bind", one.host_path, one.path]
+    return words
 
 
 def _expand(path: str, hidden: Hidden) -> str:
@@ -192,25 +216,6 @@ def _interpreter_files() -> tuple[str, ...]:
     return tuple(files)
 
 
-def _check_visible(spec: RunSpec, layout: Layout) -> None:
-    """Raises: Refusal with the line to add when the command could not see its own program."""
-    found = os.path.realpath(os.path.dirname(spec.executable))
-    places = (found, os.path.dirname(_real_executable(spec)))
-    for place in places:
-        if layout.is_visible(place):
-            continue
-        raise Refusal(
-            DenialCode.SPAWN_FAILED,
-            f"{spec.name} is in {place}, which a confined command does not see",
-            hint=f"the operator may add home_paths = [{_toml(place)}] or confine = false "
-            f"to {spec.confinement.table}",
-        )
-
-
-def _toml(path: str) -> str:
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _project_of(workdir: WorkDir) -> tuple[str, bool]:
     """The directory to show, without links, and whether it is read-only.
 
@@ -221,7 +226,7 @@ def _project_of(workdir: WorkDir) -> tuple[str, bool]:
     return workdir.mount.host, workdir.mount.read_only
 
 
-def _walk(workdir: WorkDir, root: str) -> tuple[bytes, tuple[bytes, ...], int, int]:
+def _walk(workdir: WorkDir, root: str) -> Walk:
     """What the leader walks: from the project's root, component by component."""
     below = workdir.below if workdir.mount is not None else ()
-    return os.fsencode(root), below, workdir.device, workdir.inode
+    return os.fsencode(root), workdir.root, below, workdir.identity

@@ -18,6 +18,8 @@ from ..protocol import StdinKind
 
 # Enough for bubblewrap's one line or a traceback; a fixed size, so that nobody can fill memory.
 DIAGNOSIS_BYTES: Final = 4096
+# A leader's longest message is a word and two numbers.
+MESSAGE_MAX_BYTES: Final = 64
 
 
 @dataclass
@@ -49,10 +51,13 @@ class _Theirs:
 
 
 @contextmanager
-def opened(job: bytes, stdin: StdinKind, cwd: int) -> Generator[tuple[Ours, list[int]]]:
+def opened(
+    job: bytes, stdin: StdinKind, cwd: int, *, has_terminal: bool = False
+) -> Generator[tuple[Ours, list[int]]]:
     """Our ends, and the list for the warden; theirs are closed at the end of the block.
 
-    Ours are closed when the block raises.
+    Ours are closed when the block raises. With a terminal there are no streams: its one end
+    comes later, see `receive`.
     """
     ours = Ours(-1, -1, -1, -1, -1)
     theirs = _Theirs()
@@ -63,19 +68,37 @@ def opened(job: bytes, stdin: StdinKind, cwd: int) -> Generator[tuple[Ours, list
             near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             near.setblocking(False)
             ours.control, control = near.detach(), theirs.own(far.detach())
-            if stdin is StdinKind.NONE:
+            if has_terminal or stdin is StdinKind.NONE:
                 reads = theirs.own(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             else:
                 end, ours.stdin = os.pipe2(os.O_CLOEXEC)
                 reads = theirs.own(end)
                 os.set_blocking(ours.stdin, False)
-            ours.stdout, out = _output_pipe(theirs)
-            ours.stderr, err = _output_pipe(theirs)
+            if has_terminal:
+                out = err = reads
+            else:
+                ours.stdout, out = _output_pipe(theirs)
+                ours.stderr, err = _output_pipe(theirs)
             ours.diagnosis = _diagnosis_file()
             yield ours, [work, control, reads, out, err, cwd, ours.diagnosis]
     except BaseException:
         ours.close()
         raise
+
+
+def receive(control: int) -> tuple[bytes, int]:
+    """A message of the leader's, and the descriptor that came with it, or -1.
+
+    Raises: BlockingIOError when there is none now, ConnectionError.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=control) as channel:
+        try:
+            words, found, _, _ = socket.recv_fds(
+                channel, MESSAGE_MAX_BYTES, 1, socket.MSG_CMSG_CLOEXEC
+            )
+        finally:
+            channel.detach()
+    return words, found[0] if found else -1
 
 
 def read_diagnosis(fd: int) -> str:

@@ -47,6 +47,15 @@ _FIXED: Final = {
 _DEFAULT_TERM: Final = "dumb"
 
 
+def caller_environment(caller: Mapping[str, str]) -> dict[bytes, bytes]:
+    """What a capsule sent of its own environment, as far as it is sound."""
+    return {
+        name.encode("ascii"): value.encode("utf-8", "surrogateescape")
+        for name, value in caller.items()
+        if name in _FROM_CAPSULE and _CHECKS[name].fullmatch(value)
+    }
+
+
 def child_environment(
     *,
     operator: Mapping[str, str],

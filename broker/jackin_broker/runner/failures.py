@@ -24,6 +24,11 @@ def refusal_for(stage: bytes, code: int, executable: str) -> Refusal:
             "the working directory was moved or replaced since the request was made",
             hint="ask again from the directory that you mean",
         )
+    if stage == leader.STAGE_TERMINAL:
+        return SpawnFailed(
+            f"no terminal could be made for {os.path.basename(executable)}: {_words(code)}",
+            hint="run it without -t, or end other terminals: /proc/sys/kernel/pty/max limits them",
+        )
     return _exec_refusal(code, executable)
 
 

@@ -52,6 +52,14 @@ class Layout:
         if path != "/" and os.path.exists(path):
             self._mounts.append((_Kind.WRITABLE if writable else _Kind.READ_ONLY, path))
 
+    def show_as_named(self, path: str, *, writable: bool) -> None:
+        """The same for a directory that the agent may have replaced by a link since.
+
+        Where that leads is shown nowhere else, so whoever enters it sees what it is.
+        """
+        if path != "/":
+            self._mounts.append((_Kind.WRITABLE if writable else _Kind.READ_ONLY, path))
+
     def hide(self, path: str) -> None:
         """Nothing at this place, if anything can be seen there so far."""
         path = os.path.realpath(path)

@@ -4,11 +4,13 @@ Confined, it is PID 1 of the command's namespaces and starts from `python -I -S 
 unconfined, the warden's fork calls `lead`. It imports what costs nothing to import (9 ms of
 Python are on the way of every confined command) and no other file of ours.
 
-Its control socket keeps messages apart. To the broker: `started PID`, `failed STAGE ERRNO`,
-`stopped SIGNAL`, `ended WAITSTATUS`. From the broker: `signal N` (to the command's group, once),
-`end` (TERM for all), `kill` (KILL for all); its end means: TERM, LEFTOVER_GRACE_S, KILL, leave.
-Invariants: the leader holds no end of the command's streams; nothing that it started outlives
-it; a signal never goes to a group whose command was reaped.
+Its control socket keeps messages apart. To the broker: `terminal` with its master, `started PID`,
+`failed STAGE ERRNO`, `stopped SIGNAL`, `ended WAITSTATUS`. From the broker: `signal N` (to the
+command's group, once), `end` (TERM for all), `kill` (KILL for all); its end means: TERM,
+LEFTOVER_GRACE_S, KILL, leave.
+Invariants: the leader holds no end of the command's streams, but its end of a terminal until the
+command was reaped, so that no gap between two programs looks like the end; nothing that it started
+outlives it; a signal never goes to a group whose command was reaped.
 """
 
 # ruff: noqa: SIM105 - `contextlib` costs 3 ms to import, a try costs nothing
@@ -21,15 +23,26 @@ import time
 
 TYPE_CHECKING = False  # `typing` costs 4 ms; type checkers know this name
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from types import CodeType
+    from typing import Any, TypedDict
+
+    # A root, its device and inode, the components below it, those of where they lead.
+    Walk = tuple[bytes, tuple[int, int], tuple[bytes, ...], tuple[int, int]]
 
     class Job(TypedDict):
-        """What to start. `walk` is (root, components, device, inode), or None: stay here."""
+        """What to start. `walk` None: stay here.
+
+        `limits` are (a number of setrlimit(2), the most), which nothing inside can raise.
+        `terminal` is (rows, columns, is plain); `terminal_code` comes with it (leader_terminal.py).
+        """
 
         path: bytes
         argv: tuple[bytes, ...]
         env: dict[bytes, bytes]
-        walk: tuple[bytes, tuple[bytes, ...], int, int] | None
+        walk: Walk | None
+        terminal: tuple[int, int, bool] | None
+        terminal_code: CodeType
+        limits: tuple[tuple[int, int], ...]
 
 
 # The C half of `signal`; the public half imports `enum`, which costs as much as all the rest.
@@ -49,6 +62,7 @@ scope["lead"](work, *rest)
 
 STAGE_CWD = b"cwd"
 STAGE_EXEC = b"exec"
+STAGE_TERMINAL = b"terminal"
 
 # From a broker's death to the tree's, less than the two seconds that DESIGN §9 tests for.
 LEFTOVER_GRACE_S = 1.0
@@ -83,8 +97,16 @@ def lead(job: Job, control: int, stdin: int, stdout: int, stderr: int) -> None:
     except PermissionError:
         pass  # the warden's fork has a session of its own already
     leader = _Leader(control)
+    terminal = -1
     try:
-        command = start(job, (stdin, stdout, stderr))
+        if job["walk"] is not None:
+            enter_or_fail(job["walk"])
+        if job["limits"]:
+            limit(job["limits"])
+        if job["terminal"] is None:
+            command = start(job, (stdin, stdout, stderr))
+        else:
+            command, terminal = start_on_terminal(job, control, *job["terminal"])
     except CannotStart as failure:
         os.write(control, b"failed %s %d" % (failure.stage, failure.code))
         return
@@ -92,7 +114,45 @@ def lead(job: Job, control: int, stdin: int, stdout: int, stderr: int) -> None:
         for fd in (stdin, stdout, stderr):
             os.close(fd)
     job["env"].clear()
-    leader.see_through(command)
+    leader.see_through(command, terminal)
+
+
+def limit(limits: tuple[tuple[int, int], ...]) -> None:
+    """Limit this process and so its command: there is no moment without, however it is started."""
+    import resource
+
+    for number, most in limits:
+        allowed = resource.getrlimit(number)[1]
+        if allowed != resource.RLIM_INFINITY:
+            most = min(most, allowed)
+        resource.setrlimit(number, (most, most))
+
+
+def enter_or_fail(walk: Walk) -> None:
+    """Raises: CannotStart when the working directory is not the one that the broker holds."""
+    try:
+        enter(*walk)
+    except OSError as error:
+        raise CannotStart(STAGE_CWD, error) from None
+
+
+def start_on_terminal(
+    job: Job, control: int, rows: int, cols: int, is_plain: bool
+) -> tuple[int, int]:
+    """The pid of the command and our end of its terminal; the other end went to the broker.
+
+    Raises: CannotStart.
+    """
+    part: dict[str, Any] = {"__name__": "leader_terminal"}
+    exec(job["terminal_code"], part)  # noqa: S102 - our own file's, see host.py
+    try:
+        slave: int = part["make"](control, rows, cols, is_plain)
+    except OSError as error:
+        raise CannotStart(STAGE_TERMINAL, error) from None
+    try:
+        return part["start"](job, slave, _RESET), slave
+    except OSError as error:
+        raise CannotStart(STAGE_EXEC, error) from None
 
 
 def start(job: Job, stdio: tuple[int, int, int]) -> int:
@@ -100,11 +160,6 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
 
     Raises: CannotStart; the kernel's own answer to execve(2) comes back as its errno.
     """
-    if job["walk"] is not None:
-        try:
-            enter(*job["walk"])
-        except OSError as error:
-            raise CannotStart(STAGE_CWD, error) from None
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)]
     try:
         return os.posix_spawn(
@@ -120,23 +175,35 @@ def start(job: Job, stdio: tuple[int, int, int]) -> int:
         raise CannotStart(STAGE_EXEC, error) from None
 
 
-def enter(root: bytes, components: tuple[bytes, ...], device: int, inode: int) -> None:
+def enter(
+    root: bytes, start: tuple[int, int], components: tuple[bytes, ...], end: tuple[int, int]
+) -> None:
     """Make the directory that the broker holds the working directory, or nothing.
 
     Raises: OSError; ESTALE when another directory is there now, ELOOP or ENOTDIR for a link.
     """
     fd = os.open(root, _STEP)
     try:
+        # What is shown to the command is this root: it may be a link's target by now.
+        check(fd, start)
         for component in components:
             step = os.open(component, _STEP, dir_fd=fd)
             os.close(fd)
             fd = step
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != (device, inode):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        check(fd, end)
         os.fchdir(fd)
     finally:
         os.close(fd)
+
+
+def check(fd: int, identity: tuple[int, int]) -> None:
+    """Return when this is that file.
+
+    Raises: OSError.
+    """
+    found = os.fstat(fd)
+    if (found.st_dev, found.st_ino) != identity:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
 def children() -> dict[int, list[int]]:
@@ -192,6 +259,8 @@ class _Leader:
     def __init__(self, control: int) -> None:
         self._control = control
         self._command = 0
+        self._terminal = -1
+        self._has_terminal = False
         self._is_reaped = False
         self._has_children = True
         self._is_released = False
@@ -204,9 +273,10 @@ class _Leader:
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, _woken)
 
-    def see_through(self, command: int) -> None:
+    def see_through(self, command: int, terminal: int = -1) -> None:
         """Return when the broker let go and nothing is left, or cannot be ended."""
-        self._command = command
+        self._command, self._terminal = command, terminal
+        self._has_terminal = terminal >= 0
         os.write(self._control, b"started %d" % command)
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
@@ -262,6 +332,8 @@ class _Leader:
     def _terminate(self) -> None:
         self._is_told_to_end = True
         signal_tree(_signal.SIGTERM)
+        if self._has_terminal:
+            signal_tree(_signal.SIGHUP)  # an interactive shell ends with its terminal, not by TERM
         signal_tree(_signal.SIGCONT)  # a stopped process takes TERM only once it goes on
 
     def _end_leftovers(self) -> None:
@@ -297,6 +369,9 @@ class _Leader:
             words = b"stopped %d" % os.WSTOPSIG(status)
         else:
             self._is_reaped = True
+            if self._terminal >= 0:
+                os.close(self._terminal)
+                self._terminal = -1
             words = b"ended %d" % status
         if not self._is_released:
             try:

@@ -12,24 +12,26 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ..frames import Stream
 from ..protocol import EXIT_SIGNAL_BASE, EXIT_TIME_LIMIT, EndedBy
 from . import leader
-from .descriptors import Ours, read_diagnosis
+from .descriptors import MESSAGE_MAX_BYTES, Ours, read_diagnosis, receive
 from .failures import refusal_for, unexplained
 from .pump import InputPump, OutputPump
 from .spec import Ended, OutputSink, RunSpec
+from .terminal import Terminal
 from .warden import Forked
 
 # After KILL was ordered of the leader: it may be stopped, or itself be dead to the world.
 _LAST_RESORT_S: Final = 2.0
 # A leader that was let go: TERM, its grace, KILL; then it is its own turn.
 _LEAVE_LIMIT_S: Final = leader.LEFTOVER_GRACE_S + 3.0
-_MESSAGE_MAX_BYTES: Final = 64
+# DESIGN §9: within two seconds of its caller's end nothing of the command is left.
+_CALLER_GONE_GRACE_S: Final = leader.LEFTOVER_GRACE_S
 # A command that was ended for these does not wait for a reader who stopped reading.
 _FORFEITING: Final = frozenset(
     {
@@ -47,24 +49,34 @@ class Running:
 
     def __init__(self, spec: RunSpec, sink: OutputSink, ours: Ours, forked: Forked) -> None:
         self._loop = asyncio.get_running_loop()
-        # Without the environment: values are not kept for as long as a command runs.
-        self._spec = replace(spec, env={})
+        # Without values: they are not kept for as long as a command runs.
+        self._spec = replace(spec, env={}, files=(), prompts=())
         self.pid = forked.pid
+        # The command's own number where it runs; `pid` is bubblewrap's for a confined one.
+        self.inner_pid = 0
+        # The bindings whose values were typed so far (prompting.py).
+        self.typed: Sequence[str] = ()
         # Called with the signal's number when the command was stopped, not ended.
         self.on_stopped: Callable[[int], None] | None = None
         self._pidfd = forked.pidfd
         self._control, self._diagnosis = ours.control, ours.diagnosis
+        self._sink = sink
+        # Of a command with a terminal, once it was made; it is there when `start` returns.
+        self.terminal: Terminal | None = None
         self._stdin = InputPump(ours.stdin, sink)
-        self._outputs = (
-            OutputPump(ours.stdout, Stream.STDOUT, sink, self._output_ended),
-            OutputPump(ours.stderr, Stream.STDERR, sink, self._output_ended),
-        )
+        self._outputs: tuple[OutputPump, ...] = ()
+        if spec.terminal is None:
+            self._outputs = (
+                OutputPump(ours.stdout, Stream.STDOUT, sink, self._output_ended),
+                OutputPump(ours.stderr, Stream.STDERR, sink, self._output_ended),
+            )
         self._is_paused = False
         self._end_by: EndedBy | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._drain_timer: asyncio.TimerHandle | None = None
         self._drain_left_s = spec.drain_s
         self._drain_since = 0.0
+        self._drain_ends_at = float("inf")
         self._started_at = self._loop.time()
         self._ended_at: float | None = None
         self._status: int | None = None
@@ -81,6 +93,11 @@ class Running:
     def has_ended(self) -> bool:
         """Whether the command was reaped; its output may still drain."""
         return self._ended_at is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end: nothing is typed for it any more."""
+        return self._end_by is not None
 
     # --- for host.start -----------------------------------------------------------------
 
@@ -106,6 +123,23 @@ class Running:
     def close_stdin(self) -> None:
         """End of input, after what was written before."""
         self._stdin.close_after_queue()
+
+    def hold_stdin(self) -> None:
+        """What the caller writes reaches the command only after `release_stdin`."""
+        self._stdin.hold()
+
+    def release_stdin(self) -> None:
+        """Pass on what was held, and what comes."""
+        self._stdin.release()
+
+    def type_in(self, data: bytes) -> None:
+        """Type what is not the caller's, also while the caller's input is held."""
+        self._stdin.type(data)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Give the terminal this size; nothing without one."""
+        if self.terminal is not None:
+            self.terminal.resize(rows, cols)
 
     def send_signal(self, number: int) -> None:
         """Deliver a signal to the command's process group, once."""
@@ -138,9 +172,14 @@ class Running:
         if self._end_by is not None:
             return
         self._end_by = by
+        grace_s = self._spec.grace_s
+        if by is EndedBy.CALLER_GONE:
+            grace_s = min(grace_s, _CALLER_GONE_GRACE_S)
+            # Its tree gets KILL at that time, also where the command itself ended before.
+            self._drain_ends_at = self._loop.time() + grace_s
         self._order(b"end")
-        self._later(self._spec.grace_s, lambda: self._order(b"kill"))
-        self._later(self._spec.grace_s + _LAST_RESORT_S, self._kill_leader)
+        self._later(grace_s, lambda: self._order(b"kill"))
+        self._later(grace_s + _LAST_RESORT_S, self._kill_leader)
 
     async def wait(self) -> Ended:
         """How the command ended, once its output is out. May be awaited more than once."""
@@ -154,10 +193,17 @@ class Running:
 
     def _reported(self) -> None:
         try:
-            words = os.read(self._control, _MESSAGE_MAX_BYTES).split()
+            if self._spec.terminal is not None and self.terminal is None:
+                message, master = receive(self._control)
+                if master >= 0:
+                    self._take_terminal(master)
+                    return
+            else:
+                message = os.read(self._control, MESSAGE_MAX_BYTES)
+            words = message.split()
         except BlockingIOError:
             return
-        except ConnectionError:
+        except OSError:  # gone, or no descriptor left for the terminal
             words = []
         try:
             self._take_report(words)
@@ -169,7 +215,7 @@ class Running:
         """Raises: ValueError for what no leader of ours says."""
         has_started = self._started.done()
         match words:
-            case [b"started", pid] if not has_started:
+            case [b"started", pid] if not has_started and self._outputs:
                 self._begin(int(pid))
             case [b"failed", stage, code] if not has_started:
                 self._fail(refusal_for(stage, int(code), self._spec.executable))
@@ -181,7 +227,20 @@ class Running:
             case _:
                 self._leader_left()
 
+    def _take_terminal(self, master: int) -> None:
+        """It comes before the command is started, so no code of the command's sent it."""
+        if not os.isatty(master):
+            os.close(master)
+            self._leader_left()
+            return
+        os.set_blocking(master, False)
+        self.terminal = Terminal(master)
+        typed = os.dup(master)
+        self._stdin = InputPump(typed, self._sink, self.terminal.end_of_input)
+        self._outputs = (OutputPump(master, Stream.STDOUT, self._sink, self._output_ended),)
+
     def _begin(self, pid: int) -> None:
+        self.inner_pid = pid
         if not self._spec.confinement.is_confined:
             self.pid = pid
         self._started_at = self._loop.time()
@@ -225,7 +284,8 @@ class Running:
     def _run_drain_clock(self) -> None:
         if self._ended_at is not None and not self._is_paused and not self._settled.done():
             self._drain_since = self._loop.time()
-            self._drain_timer = self._loop.call_later(self._drain_left_s, self._drain_over)
+            left_s = min(self._drain_left_s, max(0.0, self._drain_ends_at - self._drain_since))
+            self._drain_timer = self._loop.call_later(left_s, self._drain_over)
 
     def _stop_drain_clock(self) -> None:
         if self._drain_timer is not None:
@@ -251,6 +311,8 @@ class Running:
         self._stop_drain_clock()
         self._cancel_timers()
         self._stdin.close()
+        if self.terminal is not None:
+            self.terminal.close()
         self._forfeit()
         self._loop.remove_reader(self._control)
         os.close(self._control)

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ..errors import DenialCode, Refusal
 from ..frames import Stream
 from ..protocol import EXIT_NOT_FOUND, EXIT_NOT_RUN, EndedBy, StdinKind
+from .foreground import NO_PROGRAM, Program
 
 if TYPE_CHECKING:
+    from ..deliveries import PrivateFile, PrivateSocket, Prompt
+    from ..protocol import TerminalSize
     from ..workdir import WorkDir
     from .confine import Confinement
 
@@ -44,7 +47,12 @@ class NoSuchCommand(SpawnFailed):
 class RunSpec:
     """One command. `argv[0]` is the name that was asked for, `executable` the path found.
 
-    `run_s` is 0 for no limit. `cwd` stays the caller's to close, after `start` returned.
+    With a `terminal`, all that the command writes is stdout, and stdin is typed into it.
+    `is_plain` leaves newlines on it as they are, for a caller who has none. `files` and `sockets`
+    are what a confined command alone sees, `prompts` what is typed when `program`, the pinned
+    file, asks. `run_s`, `address_space_bytes` and `processes` are 0 for no limit; the last, which
+    counts threads too, holds for confined commands alone. `cwd` stays the caller's to close,
+    after `start`.
     """
 
     executable: str
@@ -53,7 +61,15 @@ class RunSpec:
     env: Mapping[bytes, bytes] = field(repr=False)
     confinement: Confinement
     stdin: StdinKind = StdinKind.NONE
+    terminal: TerminalSize | None = None
+    is_plain: bool = False
+    files: tuple[PrivateFile, ...] = ()
+    sockets: tuple[PrivateSocket, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    program: Program = NO_PROGRAM
     run_s: float = 0
+    address_space_bytes: int = 0
+    processes: int = 0
     grace_s: float = GRACE_S
     drain_s: float = DRAIN_S
 

@@ -28,7 +28,7 @@ _PROGRAM: Final = """\
 import sys
 sys.path.append(sys.argv[1])
 from jackin_broker.runner.warden_process import main
-main(int(sys.argv[2]))
+main(int(sys.argv[2]), sys.argv[3])
 """
 
 
@@ -40,14 +40,17 @@ class Forked(NamedTuple):
 
 
 class Warden:
-    """One warden process and the requests that it has not answered yet."""
+    """One warden process and the requests that it has not answered yet.
 
-    def __init__(self) -> None:
+    `sweeps`: a directory that it empties at its end; none where the text is empty.
+    """
+
+    def __init__(self, sweeps: str = "") -> None:
         self._loop = asyncio.get_running_loop()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         try:
-            self._pid = _start_process(theirs)
+            self._pid = _start_process(theirs, sweeps)
         except BaseException:
             self._channel.close()
             raise
@@ -163,9 +166,9 @@ def _has_ended(pidfd: int) -> bool:
     return bool(poller.poll(0))
 
 
-def _start_process(theirs: socket.socket) -> int:
+def _start_process(theirs: socket.socket, sweeps: str) -> int:
     number = 3
-    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_PACKAGE_ROOT), str(number)]
+    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_PACKAGE_ROOT), str(number), sweeps]
     # No variable of the broker's goes along: some are credentials' sources.
     fd = theirs.fileno()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

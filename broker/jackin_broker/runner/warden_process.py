@@ -34,13 +34,19 @@ LINGER_S: Final = leader.LEFTOVER_GRACE_S + 0.5
 _REQUEST_MAX_BYTES: Final = 32
 
 
-def main(channel_fd: int) -> NoReturn:
-    """Serve the broker at the other end of `channel_fd` until it goes away."""
+def main(channel_fd: int, sweeps: str = "") -> NoReturn:
+    """Serve the broker at the other end of `channel_fd` until it goes away.
+
+    Then, once its commands have ended, the directory `sweeps` is emptied: a broker that was
+    killed does not do it.
+    """
     forbid_dumps()
     become_subreaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
     _Warden(socket.socket(fileno=channel_fd)).serve()
+    if sweeps:
+        _empty(sweeps)
     os._exit(0)
 
 
@@ -123,6 +129,19 @@ class _Warden:
             _kill(pid)
 
 
+def _empty(directory: str) -> None:
+    """Remove all that is in it: files and sockets of commands that are gone."""
+    for folder, folders, files in os.walk(directory, topdown=False):
+        for path in (os.path.join(folder, name) for name in files):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        for path in (os.path.join(folder, name) for name in folders):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(directory)
+
+
 def _woken(number: int, frame: object) -> None:
     """A child changed; that this is a handler makes the wake-up pipe readable."""
 
@@ -191,5 +210,20 @@ def _exec_bwrap(work: dict[str, Any], inside: tuple[int, ...]) -> NoReturn:
         os.set_inheritable(fd, True)
     if work["is_scoped"]:
         landlock.hide_abstract_sockets()
-    argv = [*work["bwrap"], *(str(fd) for fd in inside)]
+    place = work["bwrap"].index("--")
+    options, program = work["bwrap"][:place], work["bwrap"][place:]
+    argv = [*options, *_file_options(work["files"]), *program, *(str(fd) for fd in inside)]
     os.execve(argv[0], argv, {})  # noqa: S606 - no shell, as everywhere
+
+
+def _file_options(files: tuple[tuple[bytes, bytes], ...]) -> list[str]:
+    """Bubblewrap's options that make the command's own files; it closes what it read from."""
+    words: list[str] = []
+    for path, content in files:
+        fd = os.memfd_create("file", 0)
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        words += ["--perms", "0600", "--file", str(fd), os.fsdecode(path)]
+    return words

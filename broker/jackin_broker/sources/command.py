@@ -1,7 +1,7 @@
 """Source `command`: the standard output of a command of the operator's, less one newline.
 
-It runs in `/`, in a session of its own: no terminal, nothing on stdin, its stderr thrown away
-(tools print values there), so only its exit status is ever passed on. When it is over, well or
+It runs in `/`, in a session of its own: no terminal, nothing on stdin, its stderr never passed on
+(tools print values there), so only its exit status is ever told. When it is over, well or
 not, its whole process group ends.
 """
 
@@ -12,18 +12,25 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from ..bindings import CommandSource
-from ..errors import SourceFault
+from ..errors import SourceError, SourceFault
 from .base import VALUE_MAX_BYTES, Lookup, SourceReader, one_newline_less
 
 # After its exit, for a child of it that still holds the output open; all was written by then.
 DRAIN_S: Final = 0.5
 # One more than a value may have, and its newline: `check_size` refuses it.
 _OUTPUT_MAX_BYTES: Final = VALUE_MAX_BYTES + 2
+
+
+# Where a program says why, it says so at the beginning.
+STDERR_BYTES: Final = 4096
+
+# From the beginning of what a program wrote on stderr to an error in words of our own, or None.
+Explain = Callable[[bytes, Lookup], SourceError | None]
 
 
 class CommandReader(SourceReader[CommandSource]):
@@ -43,15 +50,18 @@ class CommandReader(SourceReader[CommandSource]):
         return one_newline_less(await output_of(source.argv, self._env, lookup))
 
 
-async def output_of(argv: tuple[str, ...], env: Mapping[str, str], lookup: Lookup) -> bytes:
+async def output_of(
+    argv: tuple[str, ...], env: Mapping[str, str], lookup: Lookup, explain: Explain | None = None
+) -> bytes:
     """What a command printed on stdout; at most one byte more than a value's longest.
 
+    `explain` makes words of our own from the beginning of its stderr, where it knows it.
     Raises: SourceError where it cannot start or exits with another status than 0.
     """
     if not argv:
         raise lookup.fault(SourceFault.FAILED, "the command is empty", hint="write its argv")
     try:
-        process = _spawn(argv, env)
+        process = _spawn(argv, env, reads_stderr=explain is not None)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise lookup.fault(
             SourceFault.UNAVAILABLE,
@@ -65,11 +75,12 @@ async def output_of(argv: tuple[str, ...], env: Mapping[str, str], lookup: Looku
             f"{argv[0]} cannot be started: {reason}",
             hint="try it in a terminal, and write its whole path",
         ) from error
-    output, status = await _finish(process)
+    output, said, status = await _finish(process)
     if len(output) >= _OUTPUT_MAX_BYTES:
         return output  # stopped in the middle: its status says nothing
     if status != 0:
-        raise lookup.fault(
+        known = explain(said, lookup) if explain is not None else None
+        raise known or lookup.fault(
             SourceFault.FAILED,
             f"{argv[0]} {_in_words(status)}",
             hint="run it by hand to see what it says",
@@ -77,35 +88,48 @@ async def output_of(argv: tuple[str, ...], env: Mapping[str, str], lookup: Looku
     return output
 
 
-def _spawn(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    argv: tuple[str, ...], env: Mapping[str, str], *, reads_stderr: bool
+) -> subprocess.Popen[bytes]:
     """Start it; returns at its exec, in about a millisecond."""
     return subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if reads_stderr else subprocess.DEVNULL,
         cwd="/",
         env=dict(env),
         start_new_session=True,
     )
 
 
-async def _finish(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
-    """Its output and status, when it has ended or printed too much; then its group is gone."""
+async def _finish(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes, int]:
+    """Its output, the beginning of its stderr, its status, when it ended or printed too much.
+
+    Then its group is gone.
+    """
     loop = asyncio.get_running_loop()
-    output = _Output(loop)
+    output, said = _Output(loop, _OUTPUT_MAX_BYTES), _Output(loop, STDERR_BYTES)
+    stderr: asyncio.ReadTransport | None = None
     try:
         transport, _ = await loop.connect_read_pipe(lambda: output, process.stdout)
         try:
+            if process.stderr is not None:
+                stderr, _ = await loop.connect_read_pipe(lambda: said, process.stderr)
             with _watched(process, loop) as exited:
                 await asyncio.wait((exited, output.is_full), return_when=asyncio.FIRST_COMPLETED)
             if not output.is_full.done():
-                await asyncio.wait((output.is_over,), timeout=DRAIN_S)
+                streams = (output.is_over, *([said.is_over] if stderr is not None else []))
+                await asyncio.wait(streams, timeout=DRAIN_S)
         finally:
             transport.close()
+            if stderr is not None:
+                stderr.close()
     finally:
+        if process.stderr is not None and stderr is None:  # cancelled before its turn
+            process.stderr.close()
         _end(process)
-    return bytes(output.received), process.returncode or 0
+    return bytes(output.received), bytes(said.received), process.returncode or 0
 
 
 @contextmanager
@@ -141,8 +165,9 @@ def _settle(future: asyncio.Future[None]) -> None:
 class _Output(asyncio.Protocol):
     """Keeps what comes, up to the limit."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_bytes: int) -> None:
         self.received = bytearray()
+        self._limit_bytes = limit_bytes
         self.is_full: asyncio.Future[None] = loop.create_future()
         self.is_over: asyncio.Future[None] = loop.create_future()
 
@@ -150,8 +175,8 @@ class _Output(asyncio.Protocol):
         return "<output of a source>"
 
     def data_received(self, data: bytes) -> None:
-        self.received += data[: _OUTPUT_MAX_BYTES - len(self.received)]
-        if len(self.received) >= _OUTPUT_MAX_BYTES:
+        self.received += data[: self._limit_bytes - len(self.received)]
+        if len(self.received) >= self._limit_bytes:
             _settle(self.is_full)
 
     def connection_lost(self, exc: Exception | None) -> None:

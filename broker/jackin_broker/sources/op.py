@@ -2,7 +2,7 @@
 
 One call is in flight per account: it asks its own question on the desktop, and several at once
 would stack their windows. It refuses references of another scheme and segments that could be
-options. What it prints on stderr is thrown away; its exit status is passed on.
+options. What it prints on stderr is recognised or not, and never passed on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..bindings import OpSource
-from ..errors import SourceFault
+from ..errors import SourceError, SourceFault
 from .base import Lookup, SourceReader, one_newline_less
 from .command import output_of
 
 _SCHEME: Final = "op://"
 # op://vault/item/field or op://vault/item/section/field
 _SEGMENTS: Final = range(3, 5)
+
+
+# What its 2.x versions write on stderr, by a part that does not change.
+_NOT_SIGNED_IN: Final = (b"not currently signed in", b"is not signed in", b"No accounts configured")
+_NOT_CONFIRMED: Final = (b"prompt dismissed", b"authorization timeout", b"desktop app timed out")
+_NOT_THERE: Final = (b"isn't an item", b"isn't a vault", b"isn't a field", b"could not find")
 
 
 class OpReader(SourceReader[OpSource]):
@@ -41,7 +47,7 @@ class OpReader(SourceReader[OpSource]):
         account = ("--account", source.account) if source.account else ()
         argv = ("op", "read", *account, "--", source.ref)
         async with self._in_flight[source.account]:
-            return one_newline_less(await output_of(argv, self._env, lookup))
+            return one_newline_less(await output_of(argv, self._env, lookup, _explain))
 
 
 def _check(source: OpSource, lookup: Lookup) -> None:
@@ -55,3 +61,26 @@ def _check(source: OpSource, lookup: Lookup) -> None:
         )
     if source.account.startswith("-"):
         raise lookup.fault(SourceFault.FAILED, "its 1Password account begins with a dash")
+
+
+def _explain(said: bytes, lookup: Lookup) -> SourceError | None:
+    """Why it failed, in words of our own, where it said one of the usual things."""
+    if any(part in said for part in _NOT_SIGNED_IN):
+        return lookup.fault(
+            SourceFault.LOCKED,
+            "1Password is not signed in",
+            hint="op signin; or switch the app's integration with the command line on",
+        )
+    if any(part in said for part in _NOT_CONFIRMED):
+        return lookup.fault(
+            SourceFault.LOCKED,
+            "nobody confirmed it in 1Password",
+            hint="unlock 1Password on your desktop, and let the agent ask again",
+        )
+    if any(part in said for part in _NOT_THERE):
+        return lookup.fault(
+            SourceFault.MISSING,
+            "1Password has nothing at its reference",
+            hint="copy the reference from the 1Password app",
+        )
+    return None
