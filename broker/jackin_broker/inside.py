@@ -38,9 +38,9 @@ from .workdir import WorkDir, open_workdir
 RUNNER_LIMIT_S: Final = 5.0
 READABLE: Final = "the agent can read these values: nothing keeps it apart from the command here"
 _APART: Final = {
-    Isolation.NAMESPACES: "inside the capsule, apart from the agent (namespaces of its own)",
-    Isolation.UID: "inside the capsule, apart from the agent (another uid)",
-    Isolation.NONE: f"inside the capsule; {READABLE}",
+    Isolation.NAMESPACES: "apart from the agent (namespaces of its own)",
+    Isolation.UID: "apart from the agent (another uid)",
+    Isolation.NONE: READABLE,
 }
 _AGENTS_OWN: Final = "it runs inside the capsule: program, files and directory are the agent's own"
 _NAME_SHOWN_MAX_CHARS: Final = 80

@@ -149,13 +149,21 @@ def _is_writable(host: bytes, mounts: Sequence[Mount]) -> bool:
 
 def _open_fallback(cwd: bytes, capsule: MappedCapsule) -> WorkDir:
     directory = capsule.fallback_cwd or os.getcwd()
-    fd, host = _open_plain(os.fsencode(directory), f"the fallback directory {directory}")
+    try:
+        # Its links were resolved when it was configured: one that is there now is the agent's.
+        place = walk(b"/", (Mount("/", directory),))
+    except Unreachable as error:
+        raise Refusal(
+            DenialCode.WORKDIR_REJECTED,
+            f"the fallback directory {error}",
+            hint=f"the operator can correct fallback_cwd of [capsules.{capsule.name}]",
+        ) from error.__cause__
     return WorkDir(
-        fd,
-        host_path=host,
+        place.fd,
+        host_path=place.host_path,
         capsule_path=cwd,
         mount=None,
-        is_agent_writable=_is_writable(host, capsule.mounts),
+        is_agent_writable=_is_writable(place.host_path, capsule.mounts),
     )
 
 

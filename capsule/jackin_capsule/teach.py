@@ -13,7 +13,8 @@ FORMATS = ("plain", "claude", "agents")
 
 _WHAT = """\
 You run in a capsule and hold no credentials. One command at a time can be run with credentials that
-you never see, a listed program on the operator's machine, any other in the capsule: a person, the operator, or a rule of theirs answers each request."""
+you never see, a listed program on the operator's machine, any other in the capsule: a person, the
+operator, or a rule of theirs answers each request."""
 
 _HOW = (
     "In a shell: jackin-exec --want NAME --reason 'why' -- COMMAND ARG…  (streams, exit status and "
@@ -33,7 +34,7 @@ _WHEN = (
 )
 _OUTCOMES = (
     "It ran: the exit status (exit_code) is the command's own, also when it is not 0.",
-    "124: it was ended from outside (a time limit, the operator, the broker).",
+    "124: it was ended from outside (a time limit, or the broker went away).",
     "126 (status denied): nothing was run. The code in parentheses says why, the hint what to do. "
     "It is an answer, not a glitch: do not send the same command again, and no variation of it, "
     "unless the hint says so.",

@@ -14,7 +14,7 @@ from textual.content import Content
 from jackin_broker.operator_protocol import GrantKind, GrantOffer
 
 from .board import BoardScreen
-from .terms import Offer, offer_lines, term_words
+from .terms import Offer, no_offer_lines, offer_lines, term_words
 from .text import (
     BAD,
     BAR,
@@ -92,6 +92,8 @@ class TermsScreen(BoardScreen):
         offer = self._offers[self._index]
         room = max(1, height - len(head) - 2)
         body = offer_lines(offer, self._ticked, width - 4)
+        if offer is None and not any(other and other.approve for other in self._offers):
+            body += no_offer_lines()
         self._top = max(0, min(self._top, len(body) - room))
         below = len(body) - room - self._top
         body = [row(own("  "), line) for line in body[self._top : self._top + room]]

@@ -80,7 +80,7 @@ def notices_of(view: RequestView, width: int, *, depth: int) -> list[Content]:
     """What to be careful of, a sign before each: warnings, what is new, what was denied."""
     lines: list[Content] = []
     for notice in view.notices:
-        lines += _signed(own("! ", CAREFUL), notice, width, depth)
+        lines += _signed(own("! ", CAREFUL), notice, width, depth, at_words=True)
     for difference in view.differences:
         lines += _signed(own("≠ changed  ", CAREFUL), difference, width, depth)
     if view.denied_before:
@@ -91,8 +91,10 @@ def notices_of(view: RequestView, width: int, *, depth: int) -> list[Content]:
     return lines
 
 
-def _signed(sign: Content, text: str, width: int, depth: int) -> list[Content]:
-    folded = fitted(text, max(1, width - sign.cell_length), depth)
+def _signed(
+    sign: Content, text: str, width: int, depth: int, *, at_words: bool = False
+) -> list[Content]:
+    folded = fitted(text, max(1, width - sign.cell_length), depth, at_words=at_words)
     blank = own("").truncate(sign.cell_length, pad=True)
     return [row(blank if turn else sign, line) for turn, line in enumerate(folded)]
 
@@ -154,9 +156,8 @@ def _place(view: RequestView, width: int, depth: int) -> Fact:
     if view.confinement:
         careful = any(word in view.confinement for word in CAREFUL_WORDS)
         head = row(where, own("  "))
-        how = fitted(
-            view.confinement, width - head.cell_length, depth, CAREFUL if careful else PLAIN
-        )
+        style = CAREFUL if careful else PLAIN
+        how = fitted(view.confinement, width - head.cell_length, depth, style, at_words=True)
         indent = own("").truncate(head.cell_length, pad=True)
         lines = [row(indent if turn else head, line) for turn, line in enumerate(how)]
     return Fact("runs", tuple(_with_note(lines, _terminal(view), width)))

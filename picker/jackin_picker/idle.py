@@ -55,7 +55,7 @@ def idle_sheet(idle: Idle, width: int, height: int) -> list[Content]:
     bar, _ = tab_bar(Page.DESK, width, waiting=0, has_broker=idle.has_broker)
     lines = [bar, NOTHING, *_headline(idle, width), NOTHING]
     for notice in idle.notices:
-        folded = fitted(notice, width - 6, 3)
+        folded = fitted(notice, width - 6, 3, at_words=True)
         lines += [row(own("  ! ", CAREFUL), folded[0]), *(row(own("    "), x) for x in folded[1:])]
     if idle.notices:
         lines.append(NOTHING)

@@ -244,7 +244,7 @@ def _next_step(prompt: Prompt) -> Content:
         return own("Enter denies it", STRONG)
     if prompt.may_run:
         return row(own("Enter runs it ", STRONG), _with_what(prompt.choices))
-    if not prompt.choices.total:
+    if prompt.choices.ticked or not prompt.choices.total:
         return own("move to Run; then Enter runs it")
     return own("tick a credential, or move to Run; then Enter runs it")
 

@@ -64,6 +64,14 @@ def stored_glimpse(text: str) -> Content:
     return literal(text)
 
 
+def no_offer_lines() -> list[Content]:
+    """Why there is nothing to choose."""
+    return [
+        own("A yes holds longer only where all that counts can be compared the next time:", LABEL),
+        own("not with a live stdin, a pipe or a changed program, nor in the capsule.", LABEL),
+    ]
+
+
 def offer_lines(offer: Offer, ticked: tuple[str, ...], width: int) -> list[Content]:
     """What would be stored if this were chosen and answered."""
     if offer is None:

@@ -97,21 +97,40 @@ def drawn(shown: Shown, style: LiteralString = PLAIN) -> Content:
 
 
 def fitted(
-    text: Text | bytes, width: int, lines: int, style: LiteralString = PLAIN
+    text: Text | bytes,
+    width: int,
+    lines: int,
+    style: LiteralString = PLAIN,
+    *,
+    at_words: bool = False,
 ) -> list[Content]:
     """Text from outside, folded at `width` cells into at most `lines` lines.
 
-    What does not fit is clipped, and the last line says how many characters.
+    What does not fit is clipped, and the last line says how many characters. `at_words` is for
+    sentences; where every character counts, a line is as full as it can be.
     """
     limit = width * lines
     while True:
-        folded = drawn(show(text, limit=limit), style).fold(width)
+        line = drawn(show(text, limit=limit), style)
+        folded = _folded_at_words(line, width) if at_words else line.fold(width)
         if len(folded) <= lines:
             return folded
         if limit == 0:  # not even the clip's own words fit
             return [own("…", ESCAPE)]
         # Wide characters, and the clip's own words, took more than a cell a character.
         limit = max(0, min(limit - 1, limit - (len(folded) - lines) * width // 2))
+
+
+def _folded_at_words(line: Content, width: int) -> list[Content]:
+    """Nothing is left out: a space stays at the end of its line, a long word is broken."""
+    lines: list[Content] = []
+    width = max(2, width)  # one character of any width, as `fold` has it
+    while line.cell_length > width:
+        room = len(line.fold(width)[0])
+        end = line.plain.rfind(" ", 0, room) + 1 or room
+        lines.append(line[:end])
+        line = line[end:]
+    return [*lines, line]
 
 
 def is_cut_in(text: Text | bytes, width: int, lines: int) -> bool:

@@ -68,20 +68,6 @@ def test_a_token_that_was_taken_back_begins_nothing_more(
     capsule.refresh()  # an entry with a token of its own, for the tests after this one
 
 
-def test_calls_at_the_same_moment_are_no_way_round_the_budget() -> None:
-    """The client's own connection is one of them."""
-    limits = "[limits]\nconnections_per_capsule = 4\n"
-    with bridged("echo", asked=["uname"], limits=limits) as made:
-        client = RawClient([program("jackin-capsule"), "mcp"], made.environ(), made.work)
-        client.handshake()
-        numbers = [client.start(EXEC, {"command": "uname"}) for _ in range(40)]
-        wait_until(lambda: not client.read(1.0), "nothing more is answered")
-        denied = [one for one in numbers if client.is_answered(one)]
-        found = [client.result(one)["structuredContent"]["denied"]["code"] for one in denied]
-        assert found == ["too_many_pending"] * 37
-        end_process(client.process)
-
-
 def test_a_client_that_goes_takes_its_prompt_along(capsule: Bridged, client: RawClient) -> None:
     client.start(EXEC, {"command": "uname"})
     capsule.broker.wait_for_request()

@@ -23,7 +23,8 @@ PROMISES: Final = (REPOSITORY / "tests" / "promises.toml").read_text(encoding="u
 
 MAIN_JOB: Final = "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/jackin-broker try"
 TESTS: Final = (
-    "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/python -m pytest"
+    "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' "
+    "&& .venv/bin/python -m pytest -n 2 --dist loadfile"
 )
 # They hand the terminal to something else, or print what is JSON already.
 WITHOUT_JSON: Final = {"attach", "audit export", "capsule shim", "launch", "serve", "try"}

@@ -47,6 +47,7 @@ PACKAGE: Final = "jackin_broker.redact"
 SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 TESTS: Final = (
     "tests/unit/test_redact_edges.py",
+    "tests/unit/test_redact_bounds.py",
     "tests/unit/test_redact_stream.py",
     "tests/unit/test_redact_values.py",
     "tests/vectors/test_redaction_corpus.py",

@@ -27,7 +27,11 @@ def capsule() -> Capsule:
 def made(folder: Path) -> tuple[Bridges, Path]:
     """The bridges of a broker, and the file of the capsule's token."""
     file = folder / "bridge" / "vm.json"
-    paths = SimpleNamespace(bridge_file=lambda _: file)
+
+    def bridge_file(_: str) -> Path:
+        return file
+
+    paths = SimpleNamespace(bridge_file=bridge_file)
     services = SimpleNamespace(config=Config(), audit=None)
     return Bridges(cast("Any", services), cast("Any", paths)), file
 
@@ -53,7 +57,7 @@ def test_a_token_that_cannot_be_kept_opens_nothing(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports: list[int] = []
-    listen_twice = bridges._listen_twice
+    listen_twice = cast("Any", bridges)._listen_twice
 
     def listen(*args: Any) -> Any:
         found = listen_twice(*args)

@@ -119,6 +119,14 @@ def test_a_launch_is_explained_with_what_it_adds(scene: tuple[Broker, str]) -> N
     assert not any("loopback" in risk for risk in found["risks"])
 
 
+def test_each_line_has_its_label_in_a_column_of_its_own(scene: tuple[Broker, str]) -> None:
+    done = scene[0].run("explain", "web")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()[1:]
+    assert all(line[14:15] == " " and line[15:16].strip() for line in lines if line[2] != " ")
+    assert "  network      the host's" in lines
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

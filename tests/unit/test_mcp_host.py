@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,11 +16,19 @@ from jackin_broker import protocol
 from jackin_broker.bindings import Binding, ValueSource
 from jackin_broker.capsules import Capsule
 from jackin_broker.client import Connection, Facts, Link
-from jackin_broker.config.model import CapsuleConfig, CapsuleKind, Config
+from jackin_broker.config.model import CapsuleConfig, CapsuleKind, Config, Limits
 from jackin_broker.errors import BrokerUnreachable, Refusal
 from jackin_broker.frames import Stream, data_frames, message_frame
+from jackin_broker.mcp_hosting import host
 from jackin_broker.mcp_hosting.host import facts_of
-from jackin_broker.mcp_hosting.messages import DATAGRAM_MAX_BYTES, NAMES_MAX, NotOpened
+from jackin_broker.mcp_hosting.messages import (
+    DATAGRAM_MAX_BYTES,
+    NAMES_MAX,
+    NotOpened,
+    Open,
+    decode_to_server,
+)
+from jackin_broker.peer import bridge_caller
 from jackin_broker.protocol import EndedBy, ExecCommand, ExecResult, ExecStarted, Mcp, Target
 from jackin_mcp.ledger import KEPT_RESULTS, Ledger
 from jackin_mcp.request import Request, State
@@ -63,6 +73,42 @@ def test_names_too_long_for_a_datagram_leave_a_tool_all_the_same() -> None:
     assert len(protocol.encode(told)) < DATAGRAM_MAX_BYTES
     assert (told.bindings, told.left_out) == ((), 150)
     assert len(tools_for(told)) == 3
+
+
+@pytest.mark.parametrize("is_valid", [True, False])
+def test_what_is_asked_for_at_once_is_counted_at_once_and_needs_a_valid_token(
+    is_valid: bool,
+) -> None:
+    """A burst is no way round the budget, and an old connection none round a revoked token."""
+
+    async def go() -> list[str]:
+        capsule = Capsule(
+            "web", CapsuleConfig("web", CapsuleKind.NONE, (0,)), {}, CapsuleKind.NONE, frozenset()
+        )
+        caller = bridge_caller("192.0.2.1", lambda: is_valid)
+        services = SimpleNamespace(config=Config(limits=Limits(connections_per_capsule=2)))
+        served = cast("Any", host)._Served(services, Mcp(1, "/work"), capsule, caller)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            for one in (ours, theirs):
+                one.setblocking(False)
+            served._link = ours
+            for number in range(3):
+                theirs.send(protocol.encode(Open(number)))
+                served._asked()
+            served._end_sessions()
+            await served._settle()
+            said: list[str] = []
+            with suppress(BlockingIOError):
+                while True:
+                    words, descriptors, _, _ = socket.recv_fds(theirs, DATAGRAM_MAX_BYTES, 1)
+                    said.append(type(decode_to_server(words)).__name__)
+                    for fd in descriptors:
+                        os.close(fd)
+        assert not capsule.callers
+        return said
+
+    assert asyncio.run(go()) == (["Opened", "Opened", "NotOpened"] if is_valid else [])
 
 
 # --- the client's side of a connection ---------------------------------------------------------

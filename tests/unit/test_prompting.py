@@ -142,6 +142,12 @@ def test_a_second_question_gets_nothing(how: Confinement) -> None:
             "os.kill(me, signal.SIGSTOP)",
             "who would read it was stopped, by whoever wants to",
         ),
+        (
+            "import subprocess, time\n"
+            "subprocess.run(['sh', '-c', 'stty -echo; printf Password:'])\n"
+            "time.sleep(30)",
+            "nobody reads yet, and whoever does next may be another",
+        ),
     ],
 )
 def test_each_condition_is_needed(how: Confinement, code: str, which: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jackin_broker.bindings import Redact
 from jackin_broker.redact.merged import MergedView, Piece
 from jackin_broker.redact.needles import NeedleSet, build
+from jackin_broker.redact.projection import MAX_ESCAPE_BYTES, MAX_IGNORED_BYTES
 from jackin_broker.redact.stream import Redactor, redact_all
 from support.redaction_strategies import Scene, bounded, scenes
 
@@ -141,6 +142,43 @@ def test_what_is_kept_is_bounded_and_says_nothing_of_itself() -> None:
     size = int(repr(command.view).split()[2])
     assert size <= 1000 + NEEDLES.longest + 17 * 1024
     assert command.end() == b""
+
+
+def test_every_byte_is_shown_or_dropped_or_held_and_counted_as_such() -> None:
+    command = Command(backlog=100, is_watched=False)
+    view = command.view
+    kept = 100 + NEEDLES.longest + MAX_IGNORED_BYTES + MAX_ESCAPE_BYTES
+    command.write("o", b"x" * 50)
+    command.write("o", b"x" * (kept - 50))
+    assert (view.dropped_bytes, view.held_bytes, view.is_started) == (0, 0, False)
+    command.write("e", b"y" * 7)
+    assert view.dropped_bytes == 7
+    command.write("e", b"z" * kept)  # all of it is kept, and nothing else
+    assert view.dropped_bytes == 7 + kept
+    command.write("e", b"~" * (kept + 5))
+    assert view.dropped_bytes == 7 + 2 * kept + 5
+    assert repr(view) == f"<merged view, {kept} bytes>"
+    command.pieces += view.start()
+    assert (view.dropped_bytes, view.held_bytes, view.is_started) == (
+        2 * kept + 12 + kept - 100,
+        0,
+        True,
+    )
+    command.write("o", VALUE[:10])
+    assert view.held_bytes == 10
+    command.write("o", b"!")
+    assert (view.held_bytes, command.text) == (0, b"~" * 100 + VALUE[:10] + b"!")
+
+
+def test_less_than_the_backlog_is_shown_whole() -> None:
+    command = Command(backlog=100, is_watched=False)
+    writes = [("o", b"one.\n"), ("e", b"two.\n"), ("e", b"and.\n"), ("o", b"three.\n")]
+    for stream, raw in writes:
+        command.write(stream, raw)
+    shown = command.view.start()
+    assert b"".join(piece.data for piece in shown) == b"one.\ntwo.\nand.\nthree.\n"
+    assert [piece.stream for piece in shown] == ["o", "e", "o"]
+    assert command.view.dropped_bytes == 0
 
 
 def test_a_prompt_that_begins_like_a_value_appears_after_a_silence() -> None:

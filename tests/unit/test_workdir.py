@@ -198,6 +198,16 @@ def test_fallback_is_used_only_when_configured_and_says_so(layout: Layout) -> No
     assert "fallback directory" in str(layout.refusal("/etc", **changes))
 
 
+def test_a_fallback_that_the_agent_replaced_by_a_link_is_not_followed(layout: Layout) -> None:
+    """It lies in a project; the link would show the command any directory, and let it write."""
+    place = layout.app / "sub"
+    changes = {"unmapped_cwd": UnmappedCwd.FALLBACK, "fallback_cwd": str(place)}
+    layout.open("/etc", **changes).close()
+    place.rename(layout.app / "away")
+    place.symlink_to(layout.out)
+    assert "fallback directory" in str(layout.refusal("/etc", **changes))
+
+
 def test_paths_of_kind_none_are_what_they_are(layout: Layout) -> None:
     """DESIGN §9: the cwd is the project's mount, read-only when it is `/`, a HOME, or holds a
     hidden path."""

@@ -69,6 +69,7 @@ class HttpDoorway:
         self._sessions: set[asyncio.Task[None]] = set()
         self._calls: dict[str, PlainChannel] = {}
         self._body_bytes = 0
+        self._reading_form = asyncio.Lock()
         self._server = EmbeddedServer(self)
         self._app = Starlette(
             routes=[
@@ -180,8 +181,9 @@ class HttpDoorway:
         try:
             self._check_budget()
             body = await self._body(request, http_plain.FORM_MAX_BYTES)
-            # A second for the largest: nobody else waits for it.
-            said = await asyncio.to_thread(http_plain.read_form, body)
+            # The largest takes a moment: nobody else waits for it, and it is one at a time.
+            async with self._reading_form:
+                said = await asyncio.to_thread(http_plain.read_form, body)
             self._check_budget()  # again: others came in while it arrived
             channel = PlainChannel(said)
         except (PeerProtocolError, BodyTooLarge, Refusal, TimeoutError) as error:

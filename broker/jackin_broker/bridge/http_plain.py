@@ -13,7 +13,7 @@ import asyncio
 import secrets
 from collections import deque
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 from ..errors import PeerProtocolError
 from ..frames import Stream
@@ -34,8 +34,6 @@ ATTACH_S: Final = 10.0
 # Between the end and the request for the status.
 STATUS_S: Final = 10.0
 _ID_BYTES: Final = 16
-# A text with one character for each byte: arguments need not be UTF-8.
-_BYTES: Final = "latin-1"
 
 
 def read_form(body: bytes) -> ExecCommand:
@@ -43,18 +41,12 @@ def read_form(body: bytes) -> ExecCommand:
 
     Raises: PeerProtocolError.
     """
-    try:
-        pairs = parse_qsl(
-            body.decode(_BYTES),
-            keep_blank_values=True,
-            encoding=_BYTES,
-            max_num_fields=ARGS_MAX_COUNT,
-        )
-    except ValueError as error:
-        raise PeerProtocolError("the form is not as it should be") from error
+    if body.count(b"&") >= ARGS_MAX_COUNT:
+        raise PeerProtocolError(f"the form has more than {ARGS_MAX_COUNT} fields")
     fields: dict[bytes, list[bytes]] = {}
-    for name, value in pairs:
-        fields.setdefault(name.encode(_BYTES), []).append(value.encode(_BYTES))
+    for pair in body.split(b"&"):
+        name, _, value = pair.replace(b"+", b" ").partition(b"=")
+        fields.setdefault(unquote_to_bytes(name), []).append(unquote_to_bytes(value))
     argv = [text_from_bytes(value) for value in fields.get(b"argv", [])]
     if not argv:
         raise PeerProtocolError("argv is missing")

@@ -69,8 +69,10 @@ class DeadlineProtocol(H11Protocol):
 
     def _make_room(self) -> None:
         """Cut off who has been silent longest: callers without a token must not fill the door."""
-        found = [one for one in self.connections if isinstance(one, DeadlineProtocol)]
-        silent = [one for one in found if not one._has_request]
+        ours: list[DeadlineProtocol] = [
+            one for one in self.connections if isinstance(one, DeadlineProtocol)
+        ]
+        silent = [one for one in ours if not one._has_request]
         min(silent, key=lambda one: one._came_at).transport.abort()
 
     @property

@@ -54,7 +54,7 @@ def audit() -> None:
     "--last",
     type=click.IntRange(min=0),
     default=50,
-    show_default="50",
+    show_default=True,
     help="So many lines; 0 for all.",
 )
 @filtered

@@ -45,7 +45,7 @@ credential.add_command(check)
 @click.option(
     "--deliver",
     type=click.Choice([way.value for way in Delivery]),
-    help="How a command gets it; this version has env.",
+    help="How a command gets it.  [default: env; file for a name such as SSH_KEY]",
 )
 @click.option("--prompt", help="For --deliver prompt: the pattern of the question.")
 @click.option("--label", help="A few words for the picker.")

@@ -22,7 +22,13 @@ from ..contract import Contract, MountLine, contract_of
 from ..errors import ConfigError
 from ..operator_protocol import OpenCapsule
 
-_NETWORK: Final = {True: "the host's, or the engine's", False: "its own, empty"}
+_NETWORK: Final = {
+    "bwrap": "the host's",
+    "none": "the host's",
+    "podman": "the engine's",
+    "docker": "the engine's",
+    "remote": "its machine's",
+}
 
 
 @click.command()
@@ -84,7 +90,12 @@ def _named(config: Config, name: str) -> CapsuleConfig:
         return next(iter(config.capsules.values()))
     if name in config.capsules:
         return config.capsules[name]
-    names = ", ".join(config.capsules) or "none is configured"
+    if not config.capsules:
+        raise ConfigError(
+            "no capsule is configured",
+            hint="switch one on in the file that `jackin-broker config path` names",
+        )
+    names = ", ".join(config.capsules)
     if name:
         raise ConfigError(f"capsules.{name}: is not configured", hint=f"there is: {names}")
     raise ConfigError("which capsule?", hint=f"name one: {names}")
@@ -96,7 +107,8 @@ def lines_of(contract: Contract) -> Iterator[str]:
     yield head + (f", image {contract.image})" if contract.image else ")")
     uids = ", ".join(map(str, contract.uids))
     yield f"  lives as     uid {uids}; who may ask: {contract.speakers}"
-    yield f"  network      {_NETWORK[contract.has_network]}"
+    network = _NETWORK[contract.kind] if contract.has_network else "its own, empty"
+    yield f"  network      {network}"
     yield from _part("mounts", (_mount_text(one) for one in contract.mounts), contract.programs)
     yield from _part("never sees", contract.hidden_paths)
     yield from _part("is given", contract.given, *(f"{k}={v}" for k, v in contract.names.items()))
@@ -110,7 +122,7 @@ def lines_of(contract: Contract) -> Iterator[str]:
         ),
     )
     yield from _part(
-        "host programs",
+        "programs",
         (
             f"{one.name}: {one.path or 'missing on this PATH'}, "
             + ("confined" if one.is_confined else "unconfined")

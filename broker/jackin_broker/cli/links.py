@@ -48,6 +48,11 @@ def sync(
     loaded = config.load(here.config_file)
     capsules = _chosen(loaded, names)
     if folder is None:
+        if not capsules:
+            raise ConfigError(
+                "no capsule is configured",
+                hint="switch one on in the file that `jackin-broker config path` names",
+            )
         _build(capsules, loaded, interpreter, as_json=as_json)
         return
     program = SHELL_SHIM_NAME if shell else SHIM_NAME

@@ -31,7 +31,7 @@ schema = 1
 
 # A capsule is where an agent lives. Start one with: jackin-broker launch --runtime bwrap -- bash
 #[capsules.web]
-# none (no boundary, for trying things) or bwrap.
+# bwrap, podman, docker, remote (a VM, over a bridge), or none (no boundary, for trying things).
 #kind = "bwrap"
 # The uids, as the host numbers them, under which the agent may ask. Your own if left out.
 #uids = [1000]
@@ -53,6 +53,8 @@ schema = 1
 #capsule = "web"
 #argv = ["gh", "pr", "list", "--limit", "*"]
 #bindings = ["GH_TOKEN"]
+# Needed with bindings where the agent can write: files there can run code with the credential.
+#trust_cwd = true
 #expires = 2027-06-30
 
 [limits]

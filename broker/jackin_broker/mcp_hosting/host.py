@@ -215,6 +215,8 @@ class _Served:
             self._sessions.discard(task)
             self.capsule.callers.discard(caller)
             caller.close()
+            if task.cancelled():  # before its session took the socket over
+                ours.close()
 
         task.add_done_callback(ended)
 

@@ -1,4 +1,4 @@
-"""Whether the pinned binary, and nobody else, reads what is typed on a command's terminal.
+"""Whether the pinned binary, and nobody else, reads what is typed on a command's terminal now.
 
 It refuses to know what is asked and typed. Blocks on /proc for a millisecond. Invariants: what
 cannot be read or told is a no; a process of another PID namespace depth, or of another tree, never
@@ -15,6 +15,12 @@ from dataclasses import dataclass
 from ..processes import ProcessGone, lineage, opened, own_depth
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# read(2), which every program uses that asks in canonical mode. Source: asm/unistd_64.h and
+# asm-generic/unistd.h; elsewhere nobody is asked what they do.
+_READ_CALL = {"x86_64": b"0", "aarch64": b"63", "riscv64": b"63"}.get(os.uname().machine)
+# /dev/tty, and the majors of /dev/pts (Documentation/admin-guide/devices.txt).
+_TTY = os.makedev(5, 0)
+_PTS_MAJORS = range(136, 144)
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,12 @@ def reads_alone(group: int, program: Program, *, pid: int, inner_pid: int) -> bo
         if not _is_command(group, pid, inner_pid):
             return False
         members = list(_readers(group))
-        return group in members and all(
+        is_alone = group in members and all(
             _is_pinned(member, program) or (member == group and _went_on(member, program))
             for member in members
         )
+        # What is typed while nobody reads stays for whoever reads next.
+        return is_alone and any(map(_reads_terminal, members))
     except (ProcessGone, OSError):
         return False
 
@@ -93,6 +101,29 @@ def _readers(group: int) -> Iterator[int]:
         if words[0] in (b"T", b"t"):
             raise ProcessGone(f"process {name} is stopped")
         yield int(name)
+
+
+def _reads_terminal(pid: int) -> bool:
+    """Whether one of its threads waits for a terminal's input now.
+
+    Where the kernel lets nobody look (a set-uid program, Yama's scope 2), the rest must do.
+    """
+    if _READ_CALL is None:
+        return True
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
+                number, descriptor, *_ = [*file.read().split(), b""]
+            if number != _READ_CALL:
+                continue
+            found = os.stat(f"/proc/{pid}/fd/{int(descriptor, 16)}")
+        except PermissionError:
+            return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if found.st_rdev == _TTY or os.major(found.st_rdev) in _PTS_MAJORS:
+            return True
+    return False
 
 
 def _is_pinned(pid: int, program: Program) -> bool:

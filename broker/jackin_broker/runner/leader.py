@@ -66,6 +66,8 @@ STAGE_TERMINAL = b"terminal"
 
 # From a broker's death to the tree's, less than the two seconds that DESIGN §9 tests for.
 LEFTOVER_GRACE_S = 1.0
+# A bash that was just taking the TERM leaves the HUP behind it until it is woken again.
+HANG_UP_AGAIN_S = 0.1
 # A process in an uninterruptible sleep cannot be waited for; after this the warden has it.
 _KILL_LIMIT_S = 5.0
 # Between two looks for processes that were forked while we killed.
@@ -266,6 +268,7 @@ class _Leader:
         self._is_released = False
         self._is_told_to_end = False
         self._kill_at: float | None = None
+        self._hang_up_at: float | None = None
         self._give_up_at: float | None = None
         for number in _TO_IGNORE:
             _signal.signal(number, _signal.SIG_IGN)
@@ -300,9 +303,8 @@ class _Leader:
             return None
         if self._give_up_at is not None:
             return int(_KILL_AGAIN_S * 1000)
-        if self._kill_at is not None:
-            return max(0, int((self._kill_at - time.monotonic()) * 1000) + 1)
-        return None
+        due = [at for at in (self._kill_at, self._hang_up_at) if at is not None]
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
 
     def _obey(self) -> bool:
         """Whether the broker is still there after this message."""
@@ -334,6 +336,7 @@ class _Leader:
         signal_tree(_signal.SIGTERM)
         if self._has_terminal:
             signal_tree(_signal.SIGHUP)  # an interactive shell ends with its terminal, not by TERM
+            self._hang_up_at = time.monotonic() + HANG_UP_AGAIN_S
         signal_tree(_signal.SIGCONT)  # a stopped process takes TERM only once it goes on
 
     def _end_leftovers(self) -> None:
@@ -346,6 +349,9 @@ class _Leader:
 
     def _kill_if_due(self) -> None:
         now = time.monotonic()
+        if self._hang_up_at is not None and now >= self._hang_up_at:
+            self._hang_up_at = None
+            signal_tree(_signal.SIGHUP)
         if self._kill_at is None or now < self._kill_at or not self._has_children:
             return
         if self._give_up_at is None:
