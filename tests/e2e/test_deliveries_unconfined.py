@@ -225,7 +225,8 @@ def test_a_caller_with_a_terminal_is_answered_for_and_types_on(bench: Bench) -> 
     code = "import getpass; getpass.getpass('word: '); print('now', input())"
     argv = ["-t", "--", "python3", "-c", code]
     shim = str(PROGRAMS / "jackin-exec")
-    child = pexpect.spawn(shim, argv, env=bench.agent.env, cwd=str(bench.agent.cwd), timeout=30)
+    env, cwd = bench.agent.env, str(bench.agent.cwd)
+    child: pexpect.spawn[bytes] = pexpect.spawn(shim, argv, env=env, cwd=cwd, timeout=30)
     child.delaybeforesend = None
     try:
         bench.broker.approve(bench.broker.wait_for_request()["id"], "ASKED")

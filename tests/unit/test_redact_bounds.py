@@ -17,7 +17,8 @@ from jackin_broker.redact.heads import Heads
 from jackin_broker.redact.matching import Span, unions
 from jackin_broker.redact.needles import NeedleSet, build, of_forms
 from jackin_broker.redact.projection import MAX_GAP_BYTES, View
-from jackin_broker.redact.stream import Redactor, redact_all
+from jackin_broker.redact.search import Searcher
+from jackin_broker.redact.stream import Redactor, Verdict, redact_all
 from jackin_broker.redact.values import Piece, pieces_of, refusal_of
 
 TOKEN = b"tok_Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zQ7rT"
@@ -302,3 +303,42 @@ def test_text_on_both_sides_of_a_marker_is_not_one_text_for_a_later_needle() -> 
     assert redactor.feed(TOKEN + b"abcdefgh;") == b"[redacted:A]abcdefgh;"
     redactor.replace_needles(owned(b"12345678abcdefgh;more", b"abcdefgh;more"))
     assert redactor.feed(b"more.") == b"[redacted:B]."
+
+
+def test_the_rest_of_a_masked_run_has_no_marker_of_its_own() -> None:
+    redactor = Redactor(plain(b"12345678ab", b"ab-second-value"), keeps_verdicts=True)
+    redactor.feed(b"12345678ab")
+    redactor.feed(b"!")
+    said = [verdict for verdict in redactor.take_verdicts() if verdict.size]
+    assert said == [Verdict(8, b"[redacted:S]"), Verdict(2, b""), Verdict(1, None)]
+
+
+@pytest.mark.parametrize("size", range(8, 20))
+def test_a_run_of_one_character_is_masked_to_its_end(size: int) -> None:
+    """A fragment of a value may be one."""
+    found = Searcher([b"a" * 8]).occurrences(b"a" * size)
+    assert sorted(at for at, _ in found) == list(range(size - 7))
+    assert redact_all(plain(b"a" * 8), b"~" + b"a" * size + b"~") == b"~[redacted:S]~"
+
+
+def test_a_head_behind_what_has_left_is_still_the_same_head() -> None:
+    redactor = Redactor(owned(b"12345678abcd-A-rest", b"abcd-A-other-rest9"))
+    assert redactor.feed(b"12345678abcd-A") == b""
+    assert redactor.feed(b"-o") == b"12345678"
+    redactor.feed(b"~" * 8)
+    redactor.finish()
+    assert redactor.take_near_misses() == {"A": NearMisses(deep=1), "B": NearMisses(deep=1)}
+
+
+def test_an_escape_in_the_other_case_is_no_guess_while_it_waits() -> None:
+    redactor = Redactor(owned(b"1234%FA-and-more"))
+    assert redactor.feed(b"1234%fa") == b""
+    assert redactor.feed(b"-and-more~") == b"[redacted:A]~"
+    redactor.finish()
+    assert redactor.take_near_misses() == {}
+
+
+def test_a_guess_right_behind_a_value_counts() -> None:
+    redactor = Redactor(plain(TOKEN))
+    assert redactor.feed(TOKEN + TOKEN[:10] + b"~~~") == b"[redacted:S]" + TOKEN[:10] + b"~~~"
+    assert redactor.take_near_misses() == {"S": NearMisses(deep=1)}

@@ -170,6 +170,23 @@ def test_every_byte_is_shown_or_dropped_or_held_and_counted_as_such() -> None:
     assert (view.held_bytes, command.text) == (0, b"~" * 100 + VALUE[:10] + b"!")
 
 
+def test_what_was_said_of_the_beginning_of_a_flood_is_not_said_of_its_end() -> None:
+    command = Command(backlog=100, is_watched=False)
+    most = 100 + NEEDLES.longest + MAX_IGNORED_BYTES + MAX_ESCAPE_BYTES
+    command.write("o", b"~" * (most - 100) + VALUE + b"!" * 100)
+    command.pieces += command.view.start()
+    assert command.end() == b"!" * 100
+
+
+def test_a_flood_that_is_watched_is_shown_and_what_waits_at_the_end_too() -> None:
+    command = Command(backlog=100)
+    flood = b"~" * (200 + NEEDLES.longest + MAX_IGNORED_BYTES + MAX_ESCAPE_BYTES)
+    command.write("o", flood)
+    assert command.text == flood
+    command.write("e", VALUE[:5])
+    assert command.end() == flood + VALUE[:5]
+
+
 def test_less_than_the_backlog_is_shown_whole() -> None:
     command = Command(backlog=100, is_watched=False)
     writes = [("o", b"one.\n"), ("e", b"two.\n"), ("e", b"and.\n"), ("o", b"three.\n")]
