@@ -33,6 +33,8 @@ else:
 STAGE_CWD, STAGE_EXEC, STAGE_TERMINAL = b"cwd", b"exec", b"terminal"
 # From a broker's death to the tree's; the host's leader has the same.
 LEFTOVER_GRACE_S = 1.0
+# A bash that was just taking the TERM leaves the HUP behind it until it is woken again.
+HANG_UP_AGAIN_S = 0.1
 # A process in an uninterruptible sleep cannot be waited for; the namespace's end has it.
 _KILL_LIMIT_S = 5.0
 _KILL_AGAIN_S = 0.02
@@ -63,6 +65,7 @@ class Leader:
         self._is_reaped = self._is_released = self._is_told_to_end = False
         self._has_children = True
         self._kill_at: float | None = None
+        self._hang_up_at: float | None = None
         self._give_up_at: float | None = None
 
     def lead(self) -> "NoReturn":
@@ -156,9 +159,8 @@ class Leader:
             return None
         if self._give_up_at is not None:
             return int(_KILL_AGAIN_S * 1000)
-        if self._kill_at is not None:
-            return max(0, int((self._kill_at - time.monotonic()) * 1000) + 1)
-        return None
+        due = [at for at in (self._kill_at, self._hang_up_at) if at is not None]
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
 
     def _obey(self) -> bool:
         """Whether the broker is still there after this message."""
@@ -190,6 +192,7 @@ class Leader:
         signal_tree(signal.SIGTERM)
         if self._terminal >= 0:
             signal_tree(signal.SIGHUP)  # an interactive shell ends with its terminal, not by TERM
+            self._hang_up_at = time.monotonic() + HANG_UP_AGAIN_S
         signal_tree(signal.SIGCONT)  # a stopped process takes TERM only once it goes on
 
     def _end_leftovers(self) -> None:
@@ -202,6 +205,9 @@ class Leader:
 
     def _kill_if_due(self) -> None:
         now = time.monotonic()
+        if self._hang_up_at is not None and now >= self._hang_up_at:
+            self._hang_up_at = None
+            signal_tree(signal.SIGHUP)
         if self._kill_at is None or now < self._kill_at or not self._has_children:
             return
         if self._give_up_at is None:

@@ -66,6 +66,7 @@ class Granting:
         self._config_file: Final = config_file
         self._config_lock: Final = config_lock
         self._editing = asyncio.Lock()
+        self._era = 0  # how often everything was revoked
         self._ended: set[str] = set()  # rules that may still stand in the file
 
     # --- keeping an answer --------------------------------------------------------------
@@ -120,20 +121,39 @@ class Granting:
             steady_end_s=now.steady_s + lifetime_s,
             uses_left=decision.grant.amount if is_counted else None,
         )
+        era = self._era
         await self._record(keeping, grant.id)
+        await self._check_era(era, grant.id)
         await book.add(grant)
         return grant.id
 
     async def _keep_rule(self, keeping: Keeping) -> str:
-        rule_id = keeping.basis.rule_id
+        rule_id, era = keeping.basis.rule_id, self._era
         await self._record(keeping, rule_id)
+        await self._check_era(era, rule_id)
         try:
             await self._edit(lambda text: append_rule(text, keeping.text))
         except JackinError as error:
             await self._audit.record("revoked", grant=rule_id, by="broker", reason=str(error))
             raise
+        if era != self._era:
+            self._disarm([rule_id])
+            await self._take_out([rule_id])
+        await self._check_era(era, rule_id)
         await self._services.grants.note_rule(rule_id)
         return rule_id
+
+    async def _check_era(self, era: int, grant_id: str) -> None:
+        """Return when nobody revoked all while this one was written to the record.
+
+        Raises: JackinError.
+        """
+        if era != self._era:
+            await self._audit.record("revoked", grant=grant_id, by="operator")
+            raise JackinError(
+                "every grant was revoked meanwhile, and this one with them",
+                hint="the command runs this once; approve the next one for longer",
+            )
 
     async def _record(self, keeping: Keeping, grant_id: str) -> None:
         decision = keeping.decision
@@ -212,6 +232,7 @@ class Granting:
 
         Raises: JackinError when a rule cannot be taken out; all else has ended then.
         """
+        self._era += 1
         ended = self._kill_all() if kill else 0
         always = [rule.id for rule in self._services.config.rules if _is_always(rule)]
         self._disarm(always)
