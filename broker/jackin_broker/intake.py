@@ -135,6 +135,8 @@ class Intake:
         """
         self._kind = kind
         if kind is StdinKind.CLOSED:
+            self._check_gathered()  # what came before its kind was known
+            self._connection.hold(False)
             await self._stdin_whole
         elif kind is StdinKind.NONE and self._early:
             raise PeerProtocolError("stdin was declared none, but some came")
@@ -253,12 +255,16 @@ class Intake:
             self._running.write_stdin(frame.data)
         else:
             self._early += frame.data
-        if self._pending_bytes > protocol.STDIN_WINDOW_BYTES:
-            if self._kind is StdinKind.CLOSED and self._running is None:
-                raise PeerProtocolError(
-                    f"a closed stdin holds at most {protocol.CLOSED_STDIN_MAX_BYTES} bytes"
-                )
+        if self._kind is StdinKind.CLOSED and self._running is None:
+            self._check_gathered()
+        elif self._pending_bytes > protocol.STDIN_WINDOW_BYTES:
             self._connection.hold(True)
+
+    def _check_gathered(self) -> None:
+        if self._pending_bytes > protocol.CLOSED_STDIN_MAX_BYTES:
+            raise PeerProtocolError(
+                f"a closed stdin holds at most {protocol.CLOSED_STDIN_MAX_BYTES} bytes"
+            )
 
     def _take_message(self, frame: MessageFrame) -> None:
         message = protocol.decode_from_capsule(frame.body)

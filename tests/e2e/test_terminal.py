@@ -269,7 +269,7 @@ def test_what_the_command_pushes_into_its_terminal_stays_there(made: Allowed) ->
     """TIOCSTI: its terminal is its own; the caller's shell is never typed into."""
     code = (
         "import fcntl, os, termios\n"
-        "for path in ('/dev/tty', '/dev/pts/0'):\n"
+        "for path in ('/dev/tty', os.ttyname(0)):\n"
         "    try:\n"
         "        fd = os.open(path, os.O_RDWR | os.O_NOCTTY)\n"
         "        for byte in b'echo pushed\\n': fcntl.ioctl(fd, termios.TIOCSTI, bytes((byte,)))\n"
@@ -308,6 +308,6 @@ def test_when_the_broker_goes_the_terminal_is_given_back_and_the_tree_ends(
             os.kill(made.broker.pid, signal.SIGTERM)
         status = caller.wait_ended()
         assert is_given_back(caller)
-        assert status in ({124} if how == "killed" else {137, 143, 124})
+        assert status == 124
         assert "jackin-exec: hint:" in caller.text
         wait_until(lambda: not left_of(made.token), "the family is gone")

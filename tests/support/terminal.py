@@ -23,6 +23,8 @@ SCREEN_LIMIT_S: Final = 20.0
 # One read of the terminal waits this long at most, then the claim is looked at again.
 _READ_LIMIT_S: Final = 0.05
 _READ_MAX_BYTES: Final = 65_536
+# What never stops writing is taken as it is after so many reads.
+_SETTLE_READS: Final = 20
 
 KEYS: Final = {
     "enter": "\r",
@@ -112,6 +114,8 @@ class Terminal:
     def wait_for(self, pattern: str, *, limit_s: float = SCREEN_LIMIT_S) -> re.Match[str]:
         """Read until the screen matches the regular expression (`^` and `$`: lines); the match.
 
+        What follows at once is read too, so that `text` is not a half drawn screen.
+
         Raises: AssertionError that shows the screen.
         """
         found: list[re.Match[str]] = []
@@ -122,6 +126,10 @@ class Terminal:
             return match is not None
 
         self._read_until(is_there, f"the screen shows {pattern!r}", limit_s)
+        for _ in range(_SETTLE_READS):
+            before = len(self._written)
+            if not self._read() or len(self._written) == before:
+                break
         return found[0]
 
     def wait_gone(self, pattern: str, *, limit_s: float = SCREEN_LIMIT_S) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ from typing import Final
 from .real import START_LIMIT_S, require_program, short_directory, wait_until
 
 _SESSION: Final = "test"
+# Longer than a program rests between two parts of one drawing on a loaded machine.
+SETTLED_S: Final = 0.1
+# What never stands still (a clock, an elapsed time) is taken as it is after so many looks.
+_SETTLE_LOOKS: Final = 10
 # tmux's own words about a dead pane would push the first line off the screen.
 _OPTIONS: Final = {"remain-on-exit": "on", "remain-on-exit-format": "", "status": "off"}
 
@@ -68,7 +73,11 @@ class Tmux:
         return self.call("capture-pane", "-p", "-t", _SESSION, *(["-e"] if styled else []))
 
     def wait_for(self, pattern: str, *, limit_s: float = START_LIMIT_S) -> str:
-        """The screen, once it matches the regular expression (`^` and `$`: lines)."""
+        """The screen, once it matches the regular expression (`^` and `$`: lines).
+
+        A program may be half way through its drawing then: what is returned has stood still
+        for SETTLED_S, or is the last that matched, where the screen goes on to change.
+        """
         seen = [""]
 
         def is_there() -> bool:
@@ -79,6 +88,12 @@ class Tmux:
             wait_until(is_there, f"the screen shows {pattern!r}", limit_s=limit_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; the screen:\n{seen[0]}") from None
+        for _ in range(_SETTLE_LOOKS):
+            time.sleep(SETTLED_S)
+            before, now = seen[0], self.capture()
+            if now == before or re.search(pattern, now, re.MULTILINE) is None:
+                break
+            seen[0] = now
         return seen[0]
 
     def stop(self) -> None:

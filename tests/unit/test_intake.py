@@ -8,11 +8,17 @@ import secrets
 import socket
 from collections.abc import Callable
 
+import pytest
+
 from jackin_broker import protocol
 from jackin_broker.connection import CapsuleConnection
-from jackin_broker.frames import DataFrame, FrameDecoder, MessageFrame, Stream
+from jackin_broker.errors import PeerProtocolError
+from jackin_broker.frames import DataFrame, FrameDecoder, MessageFrame, Stream, message_frame
 from jackin_broker.intake import CREDIT_STEP_BYTES, Intake
 from jackin_broker.peer import Caller
+
+# Only a hang takes longer.
+LIMIT_S = 20.0
 
 
 class Command:
@@ -109,3 +115,34 @@ def test_what_comes_between_the_start_and_the_run_is_not_lost() -> None:
     # Key by key, so that whoever types Ctrl-C learns that somebody is there.
     credit = [protocol.decode_to_capsule(body) for body in heard]
     assert credit == [protocol.StdinCredit(1), protocol.StdinCredit(1)]
+
+
+def test_a_closed_stdin_is_bounded_also_where_it_comes_before_its_kind_is_known() -> None:
+    """A fast caller: all of it arrives before the task that reads the first message runs."""
+
+    async def gather(sizes: list[int]) -> bytes:
+        ours, theirs = socket.socketpair()
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.connect_accepted_socket(CapsuleConnection, ours)
+        caller = Caller(os.getpid(), os.getuid(), os.pidfd_open(os.getpid()), 1, ())
+        intake = Intake(connection, caller)
+        request = protocol.ExecCommand(protocol.PROTOCOL_VERSION, "cat")
+        intake.frame_received(MessageFrame(protocol.encode(request)))
+        for size in sizes:
+            intake.frame_received(DataFrame(Stream.STDIN, b"x" * size))
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                gathering = asyncio.ensure_future(intake.closed_stdin(protocol.StdinKind.CLOSED))
+                await asyncio.sleep(0)
+                theirs.sendall(message_frame(protocol.encode(protocol.StdinEof()), max_bytes=100))
+                return await gathering
+        finally:
+            intake.close()
+            theirs.close()
+            await connection.close()
+            caller.close()
+
+    whole = [protocol.DATA_FRAME_MAX_BYTES] * 4
+    assert len(asyncio.run(gather(whole))) == protocol.CLOSED_STDIN_MAX_BYTES
+    with pytest.raises(PeerProtocolError, match="at most 1048576 bytes"):
+        asyncio.run(gather([*whole, 1]))

@@ -35,3 +35,9 @@ def test_a_wait_that_fails_shows_the_screen() -> None:
         run.wait_for("only this")
         with pytest.raises(AssertionError, match=r"(?s)not within 0.2 s.*only this"):
             run.wait_for("never", limit_s=0.2)
+
+
+def test_a_screen_is_returned_once_its_drawing_is_over() -> None:
+    source = "import time; print('title', flush=True); time.sleep(0.05); print('body'); input()"
+    with tmux([sys.executable, "-c", source], env=ENV) as run:
+        assert "body" in run.wait_for("title")
