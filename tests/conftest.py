@@ -39,9 +39,19 @@ _HOME_FOLDERS = {
 }
 _KEPT_VARIABLES = frozenset({"JACKIN_REQUIRE_REAL"})
 
-hypothesis.settings.register_profile("local", deadline=None, max_examples=60)
+# How long an example takes says something of the machine and its load, nothing of a property.
+_MAY_BE_SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "local", deadline=None, suppress_health_check=_MAY_BE_SLOW, max_examples=60
+)
 # CI looks longer and, so that a red run can be repeated, always at the same examples.
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True)
+hypothesis.settings.register_profile(
+    "ci",
+    deadline=None,
+    suppress_health_check=_MAY_BE_SLOW,
+    max_examples=200,
+    derandomize=True,
+)
 hypothesis.settings.load_profile("ci" if real.REQUIRE_REAL else "local")
 
 

@@ -1,6 +1,7 @@
-"""A container that compose or a devcontainer started, taken as a capsule by its engine's word.
+"""Whose init is not on record yet: a launcher's after a broker's restart, a container's of others.
 
-It refuses to know callers. Invariants: the engine is asked, never anybody inside; its container's
+A container that compose or a devcontainer started is taken as a capsule by its engine's word. It
+refuses to know callers. Invariants: the engine is asked, never anybody inside; its container's
 first process may run commands only where it was started as our init from our own programs; an
 engine that does not answer is asked again once a second at most.
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from .capsules import Capsule
@@ -22,7 +25,22 @@ _log = logging.getLogger(__name__)
 
 # A caller that comes before its container is known asks for it; a flood of them asks once.
 ASK_AGAIN_S: Final = 1.0
+# After a broker's start: a launcher looks for it once a second, and opens its capsule again.
+RETURN_LIMIT_S: Final = 3.0
 _INIT: Final = (f"{CAPSULE_BIN_DIR}/jackin-capsule", "init")
+
+
+async def settled(capsule: Capsule, environ: Mapping[str, str]) -> None:
+    """Return when the capsule's init is on record, or will not come.
+
+    Raises: Refusal(PEER_REFUSED) when its engine does not answer.
+    """
+    await adopt(capsule, environ)
+    left_s = capsule.known_since + RETURN_LIMIT_S - time.monotonic()
+    if capsule.has_boundary and capsule.init is None and left_s > 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await capsule.init_came.wait()
 
 
 async def adopt(capsule: Capsule, environ: Mapping[str, str]) -> None:

@@ -8,12 +8,13 @@ whose waiter went away is cancelled at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from .desk import OPERATOR_GRACE_S, Decision, Desk, Entry
+from .desk import OPERATOR_GRACE_S, Decision, DecisionRefused, Desk, Entry
 from .errors import DenialCode, Refusal
 from .grants.ledger import Basis
 from .history import History
@@ -23,6 +24,7 @@ from .redact.needles import NeedleSet
 from .redact.stream import redact_parts
 from .texts import bytes_from_text, text_from_bytes
 
+T = TypeVar("T")
 Listener = Callable[[RequestView], None]
 
 _NO_OPERATOR_HINT: Final = "ask the operator to run: jackin-broker attach"
@@ -41,6 +43,7 @@ class Approvals:
         self.pickers_ever = 0
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Entry]] = {}
+        self._stoppable: dict[str, asyncio.Future[Any]] = {}
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
         self._unattended: asyncio.TimerHandle | None = None
@@ -140,17 +143,44 @@ class Approvals:
 
     def deny_all(self, capsule: str, reason: str) -> int:
         """Deny what waits of a capsule, or of every one; how many there were."""
-        entries = [entry for entry in self.desk.waiting() if capsule in ("", entry.view.capsule)]
-        for entry in entries:
-            self.decide(Decision(entry.id, entry.digest, approve=False, reason=reason))
-        return len(entries)
+        count = 0
+        for entry in self.desk.waiting():
+            if capsule in ("", entry.view.capsule):
+                with suppress(DecisionRefused):  # it expired before the timer said so
+                    self.decide(Decision(entry.id, entry.digest, approve=False, reason=reason))
+                    count += 1
+        return count
 
     def stop(self, entry: Entry) -> bool:
-        """See to it that an approved request does not begin; whether it had not yet."""
+        """See to it that an approved request does not begin; whether it had not yet.
+
+        Whatever its credentials wait for, a keyring's prompt, is not waited for any more.
+        """
         if entry.state not in (RequestState.APPROVED, RequestState.RESOLVING):
             return False
         entry.is_stopped = True
+        job = self._stoppable.get(entry.id)
+        if job is not None:
+            job.cancel()
         return True
+
+    async def unless_stopped(self, entry: Entry, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, unless the operator ends the request first: then it is cancelled.
+
+        Raises: Refusal(OPERATOR_DENIED), and whatever `work` raises.
+        """
+        if entry.is_stopped:
+            work.close()
+        self.check_wanted(entry)
+        job: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._stoppable[entry.id] = job
+        try:
+            return await job
+        except asyncio.CancelledError:
+            self.check_wanted(entry)
+            raise
+        finally:
+            del self._stoppable[entry.id]
 
     def check_wanted(self, entry: Entry) -> None:
         """Return unless the operator has ended this request before it began.

@@ -3,8 +3,9 @@
 It refuses to know what the lines are about. Invariants: a line is written whole or not at all; a
 file is closed and another begun without a line between them that does not continue the other; a
 closed file is deleted only when the newest line in it is older than the days that are kept, and
-only after a line that vouches for it is on the disk. What goes wrong with closing and deleting is
-logged and tried again: it never keeps a line from being written.
+only after a line that vouches for it is on the disk; a clock that is wrong for an hour deletes
+nothing. What goes wrong with closing and deleting is logged and tried again: it never keeps a line
+from being written.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class RecordWriter:
         self._now: Final = now
         self.fd = _open_locked(path)
         try:
-            self._number, self._previous = _last_link(path)
+            self._number, self._previous, last = _last_link(path)
+            self._last_at = now() if last is None else _written_at(last, path)
             self._first, self._begun = self._beginning()
         except OSError as error:
             os.close(self.fd)
@@ -92,10 +94,11 @@ class RecordWriter:
         os.close(self.fd)
 
     def _write_line(self, event: str, fields: dict[str, Field]) -> None:
+        at = self._now()
         line = {
             "v": RECORD_VERSION,
             "n": self._number + 1,
-            "at": self._now().isoformat(timespec="milliseconds"),
+            "at": at.isoformat(timespec="milliseconds"),
             "prev": self._previous,
             "event": event,
             **fields,
@@ -104,6 +107,7 @@ class RecordWriter:
         _check_in_place(self.path, self.fd)
         _write(self.fd, raw)
         self._number += 1
+        self._last_at = at
         self._previous = hashlib.sha256(raw).hexdigest()
 
     # --- closing and deleting -----------------------------------------------------------
@@ -115,7 +119,8 @@ class RecordWriter:
             size = os.fstat(self.fd).st_size
             if size >= self._file_max_bytes or (size and now - self._begun >= FILE_MAX_AGE):
                 self._begin_new_file(now)
-            if self._pruned_at is None or now - self._pruned_at >= PRUNE_INTERVAL:
+            # Also where the clock was set back since: else nothing would be until it is that late.
+            if self._pruned_at is None or abs(now - self._pruned_at) >= PRUNE_INTERVAL:
                 self._pruned_at = now
                 self._prune(now)
         except (OSError, ConfigError) as error:
@@ -140,9 +145,11 @@ class RecordWriter:
     def _prune(self, now: datetime) -> None:
         if not self.keep_days:
             return
-        for closed in closed_files(self.path):
-            last = last_line(closed)
-            if last is None or now - _written_at(last, closed) < timedelta(days=self.keep_days):
+        keep = timedelta(days=self.keep_days)
+        if now - self._last_at > keep:
+            return  # rather a clock that was set wrong than a holiday: the next look will tell
+        for closed, last, ended in _ends(closed_files(self.path), min(self._begun, now), now, keep):
+            if now - ended < keep:
                 return
             through = last.fields.get("n")
             if not isinstance(through, int):
@@ -165,6 +172,34 @@ class RecordWriter:
             if not isinstance(number, int):  # damaged: as many lines as there are, back from here
                 number = self._number - sum(1 for _ in lines)
         return max(1, number), _written_at(first, self.path)
+
+
+def _ends(
+    closed: list[Path], follows: datetime, now: datetime, keep: timedelta
+) -> list[tuple[Path, Line, datetime]]:
+    """Each file's last line and when it was written, as far as clocks can be believed.
+
+    `follows` is when the file after them was begun. What is dated later than now, or longer before
+    the line that follows it than lines are kept at all, had a clock that was wrong; then it counts
+    as written just before that line. After a holiday as long as that, all is kept once more.
+    """
+    found: list[tuple[Path, Line, datetime]] = []
+    for path in reversed(closed):
+        last, first = last_line(path), _first_line(path)
+        if last is None or first is None:
+            continue
+        said = _written_at(last, path)
+        if said <= now and follows - said <= keep:
+            found.insert(0, (path, last, said))
+            follows = min(_written_at(first, path), follows)
+        else:
+            found.insert(0, (path, last, follows))
+    return found
+
+
+def _first_line(path: Path) -> Line | None:
+    with path.open("rb") as file:
+        return next(lines_in(file, path.name), None)
 
 
 def _written_at(line: Line, path: Path) -> datetime:
@@ -216,8 +251,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _last_link(path: Path) -> tuple[int, str]:
-    """The number and digest that the next line continues from.
+def _last_link(path: Path) -> tuple[int, str, Line | None]:
+    """The number and digest that the next line continues from, and the line that has them.
 
     A line that a crash cut short gets its newline here, so that it stands alone and shows.
     """
@@ -230,9 +265,9 @@ def _last_link(path: Path) -> tuple[int, str]:
     newest = path if size else next(iter(reversed(closed_files(path))), None)
     last = last_line(newest) if newest is not None else None
     if newest is None or last is None:
-        return 0, CHAIN_START
+        return 0, CHAIN_START, None
     number = last.fields.get("n")
-    return (number if isinstance(number, int) else _counted(newest)), last.digest
+    return (number if isinstance(number, int) else _counted(newest)), last.digest, last
 
 
 def _counted(path: Path) -> int:

@@ -54,6 +54,8 @@ def _note(capsule: Capsule, bridge: Bridge | None, *, is_running: bool) -> str:
         return "its bridge's token was revoked"
     if not has_socket(capsule):
         return "" if bridge is not None else "nothing leads in: list host_binaries for its bridge"
+    if capsule.why_closed:
+        return f"it runs, and is not opened again: {capsule.why_closed}"
     return "" if is_running else "not launched"
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from .config.model import CapsuleConfig, CapsuleKind, Mount
-from .errors import ConfigError, DenialCode, Refusal
+from .errors import ConfigError, DenialCode, JackinError, Refusal
 from .identity import PinnedBinary
 from .init_protocol import Isolation
-from .processes import Namespace, ProcessGone, is_alive, opened, own_depth
+from .processes import Namespace, ProcessGone, boot_id, is_alive, opened, own_depth
 
 # Names one launch of a capsule in the record and in logs; not a secret, only unique.
 _SESSION_ID_BYTES: Final = 8
@@ -39,6 +41,11 @@ class InitRecord:
     # Of a container, whose processes need not descend from init (`docker exec`).
     cgroup: str = ""
     _namespace: Namespace | None = None
+
+    @property
+    def identity(self) -> str:
+        """A name that no other process ever has: number and start, of this boot, and container."""
+        return f"{boot_id()}-{self.pid}-{self.start_time}-{self.cgroup}"
 
     def is_alive(self) -> bool:
         """Whether it has not ended; its pidfd becomes readable when it does."""
@@ -99,14 +106,20 @@ def record_init(
 class Runner(Protocol):
     """The channel to a capsule's init, which starts commands inside.
 
-    `isolation`: what keeps the agent from reading a command.
+    `isolation`: what keeps the agent from reading a command. `skills`: `init_protocol`'s.
     """
 
     @property
     def isolation(self) -> Isolation: ...
 
+    @property
+    def skills(self) -> frozenset[str]: ...
+
     def spawn(self, request_id: str, descriptors: Sequence[int]) -> None:
         """Have a command started. Raises: OSError."""
+
+    def look(self, look_id: str, descriptors: Sequence[int]) -> None:
+        """Have a command looked for. Raises: OSError."""
 
     def kill(self, request_id: str, number: int) -> None:
         """Signal a command's leader; nothing when init has gone."""
@@ -136,6 +149,14 @@ class Capsule:
     runner_came: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     # The host directory of the programs that are mounted into it.
     programs: str = ""
+    # Whether its launcher came back after a broker's restart; why it cannot have a capsule that
+    # runs, in words for the operator.
+    is_again: bool = False
+    why_closed: str = ""
+    # Since when it is known, and who waits for its init: after a broker's restart the launcher
+    # puts that on record again in a second or two.
+    known_since: float = field(default_factory=time.monotonic)
+    init_came: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     # When its engine may be asked again for a container that is not there; the loop's clock.
     adopt_after: float = 0.0
 
@@ -154,14 +175,27 @@ class Capsule:
         """Whether a launch holds it."""
         return bool(self.session_id)
 
+    @property
+    def life(self) -> str:
+        """Names what runs in it now: by its init, which outlives a broker, else by its launch.
+
+        A container that is started again under the same name is another one.
+        """
+        return self.session_id if self.init is None else self.init.identity
+
     def adopt(self, pid: int, container_id: str, *, is_ours: bool) -> None:
         """Put the PID 1 of a container on record that nobody launched, by its engine's word.
 
         Raises: Refusal(PEER_REFUSED) for a process that cannot be one.
         """
         record = record_init(pid, None, is_ours=is_ours, container_id=container_id)
+        self.take_init(record)
+
+    def take_init(self, record: InitRecord) -> None:
+        """Init is on record, in place of any other."""
         self.drop_init()
         self.init = record
+        self.init_came.set()
 
     def take_runner(self, runner: Runner | None) -> None:
         """Init has connected, or is gone."""
@@ -173,9 +207,23 @@ class Capsule:
         if self.runner is not None:
             self.runner.close()
         self.take_runner(None)
+        self.init_came.clear()
         if self.init is not None:
             self.init.close()
             self.init = None
+
+
+@contextmanager
+def returning(capsule: Capsule | None) -> Generator[None]:
+    """A launcher comes back for a capsule that runs: why that fails is kept, for the operator."""
+    try:
+        yield
+    except JackinError as error:
+        if capsule is not None:
+            capsule.why_closed = str(error)
+        raise
+    if capsule is not None:
+        capsule.why_closed = ""
 
 
 @dataclass(frozen=True)
@@ -256,6 +304,7 @@ class CapsuleRegistry:
             )
         _check_uids(capsule, uids)
         capsule.mounts = (*capsule.config.mounts, *mounts)
+        capsule.why_closed = ""
         capsule.session_id = secrets.token_hex(_SESSION_ID_BYTES)
         return capsule
 
@@ -277,8 +326,7 @@ class CapsuleRegistry:
         record = record_init(
             pid, None if capsule.is_container else capsule.uids, container_id=container_id
         )
-        capsule.drop_init()
-        capsule.init = record
+        capsule.take_init(record)
         return record
 
     def close(self, name: str, session_id: str) -> bool:

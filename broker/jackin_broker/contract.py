@@ -141,7 +141,7 @@ def contract_of(
         names=_names(config, capsule),
         bindings=tuple(_binding_line(one) for one in config.bindings_of(name).values()),
         binaries=tuple(_binary_lines(capsule, environ)),
-        targets={"host": TARGET_HOST, "capsule": inside_words(kind, run_as=capsule.run_as)},
+        targets={"host": TARGET_HOST, "capsule": _inside(capsule)},
         rules=tuple(_rule_lines(config, name, now)),
         doorways=_doorways(capsule, paths),
         speakers=SPEAKERS[kind],
@@ -242,6 +242,13 @@ def _doorways(capsule: CapsuleConfig, paths: Paths) -> dict[str, str]:
     if capsule.bridge:
         found["bridge"] = "HTTP, and frames over TCP, with a token of this session"
     return found
+
+
+def _inside(capsule: CapsuleConfig) -> str:
+    is_adopted = bool(capsule.container)
+    return inside_words(
+        capsule.kind, run_as=capsule.run_as, uid=os.geteuid(), is_adopted=is_adopted
+    )
 
 
 def _risks(capsule: CapsuleConfig, *, has_network: bool) -> Iterator[str]:

@@ -20,17 +20,18 @@ _READABLE: Final = (
 _OTHER_UID: Final = _INSIDE + "as uid {uid}, so the agent cannot read what it is given"
 
 
-def inside_words(kind: CapsuleKind, *, run_as: int) -> str:
-    """What the target `capsule` is with this kind."""
+def inside_words(kind: CapsuleKind, *, run_as: int, uid: int, is_adopted: bool) -> str:
+    """What the target `capsule` is with this kind; `uid` is the operator's."""
     if kind is CapsuleKind.NONE:
         return "not available: without a boundary there is no inside"
     if kind is CapsuleKind.REMOTE:
         return "not available over the bridge"
-    if kind is CapsuleKind.BWRAP:
+    is_rootless = kind is CapsuleKind.PODMAN and uid != 0
+    if kind is CapsuleKind.BWRAP or (is_rootless and not is_adopted):
         return _APART
-    if run_as:
+    if run_as and not is_rootless:
         return _OTHER_UID.format(uid=run_as)
-    return f"{_READABLE} (rootless podman: {_APART.removeprefix(_INSIDE)})"
+    return _READABLE
 
 
 SPEAKERS: Final = {

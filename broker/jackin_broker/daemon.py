@@ -23,12 +23,12 @@ from .approvals import Approvals
 from .attention import Attention
 from .audit import Audit
 from .bridge.bridges import Bridges
-from .capsule_status import capsule_status, check_can_be_launched, has_socket
-from .capsules import CapsuleRegistry
+from .capsule_status import capsule_status, check_can_be_launched
+from .capsules import CapsuleRegistry, returning
 from .config import Config
 from .deliveries import Scratch, scratch_root
 from .desk import Desk
-from .doorway import Doorway
+from .doors import Doors
 from .errors import ConfigError, DenialCode, JackinError, Refusal
 from .grants.book import GrantBook
 from .grants.granting import Granting
@@ -40,6 +40,7 @@ from .masking import check_redactable
 from .mcp_hosting.host import McpHost
 from .one_broker import take_lock
 from .operator_server import OperatorServer
+from .orphans import reap_orphans
 from .passphrase import from_file
 from .protocol import EndedBy
 from .runner import host
@@ -64,6 +65,7 @@ async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) ->
     become_subreaper()
     allow_many_descriptors()
     daemon = Daemon(environ)
+    reaping = asyncio.create_task(reap_orphans(), name="orphans")
     try:
         await daemon.start()
         announce(f"jackin-broker {__version__} serves {daemon.paths.operator_socket}")
@@ -71,6 +73,7 @@ async def run(environ: Mapping[str, str], *, announce: Callable[[str], None]) ->
             announce(f"notice: {notice}")
         await daemon.stopped.wait()
     finally:
+        reaping.cancel()
         await daemon.close()
 
 
@@ -87,8 +90,6 @@ class Daemon:
         self._started_at = time.monotonic()
         self._log_handler = open_log(self.paths.log_file)
         self._registry = CapsuleRegistry()
-        self._doorways: dict[str, Doorway] = {}
-        self._retired: list[Doorway] = []  # closed to newcomers, what runs behind them goes on
         self._server: OperatorServer | None = None
         self._vault = Vault(self.paths.vault_file)
         desk = Desk(desk_limits(config))
@@ -107,6 +108,8 @@ class Daemon:
         self._attention = Attention(approvals, self.paths.operator_socket, self._environ)
         self._mcp = McpHost(self._services)
         self._bridges = Bridges(self._services, self.paths, self._mcp)
+        self._doors = Doors(self._services, self._registry, self.paths, self._mcp)
+        self._reloads: set[asyncio.Task[None]] = set()
 
     # --- start and stop -----------------------------------------------------------------
 
@@ -120,7 +123,7 @@ class Daemon:
         if passphrase is not None and self._vault.exists:
             await self.unlock_vault(passphrase)
         self._services.scratch.sweep()
-        host.warm_up(str(self._services.scratch.root))
+        host.warm_up(self._services.scratch.prefix)
         await self._services.audit.record("broker_started", pid=os.getpid(), version=__version__)
         self._apply(self._services.config)
         ensure_private_dir(self.paths.private_dir)
@@ -141,12 +144,12 @@ class Daemon:
         """End what runs, deny what waits, take the sockets away."""
         try:
             async with asyncio.timeout(STOP_LIMIT_S):
-                doors = (*self._doorways.values(), *self._retired)
-                await asyncio.gather(*(door.close() for door in doors), self._bridges.close())
+                await asyncio.gather(self._doors.close(), self._bridges.close())
         except TimeoutError:
             _log.error("not every session ended within %g s", STOP_LIMIT_S)
-        for capsule in self._registry:
-            self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
+        except Exception:  # whatever it was, what runs is ended below
+            _log.exception("not every session was ended well")
+        self._doors.unlink()
         if self._server is not None:
             self.paths.operator_socket.unlink(missing_ok=True)
             await self._server.close("the broker stopped")
@@ -263,6 +266,10 @@ class Daemon:
 
     async def open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]:
         """Hold a capsule for a launch."""
+        with returning(self._registry.get(call.name) if call.again else None):
+            return await self._open_capsule(call)
+
+    async def _open_capsule(self, call: op.OpenCapsule) -> tuple[op.CapsuleReady, str]:
         mounts = tuple(
             configuration.Mount(mount.capsule, mount.host, mount.read_only) for mount in call.mounts
         )
@@ -281,21 +288,26 @@ class Daemon:
                 self._services.resolver,
                 self.paths,
                 self._bridges.environment(capsule.name),
+                again=call.again,
             )
         except BaseException:
             self._registry.close(capsule.name, capsule.session_id)
             raise
+        capsule.is_again = call.again
         return ready, capsule.session_id
 
     def record_init(self, name: str, pid: int, session_id: str, container: str) -> None:
         """Put a capsule's PID 1 on record."""
-        self._registry.record_init(name, pid, session_id, container)
+        capsule = self._registry.get(name)
+        with returning(capsule if capsule is not None and capsule.is_again else None):
+            self._registry.record_init(name, pid, session_id, container)
 
     def close_capsule(self, name: str, session_id: str) -> None:
-        """A launch ended, and with it its token; not where the broker ends first."""
-        is_over = self._registry.close(name, session_id)
-        self._services.grants.end_session(name, session_id)
-        if is_over and not self.stopped.is_set():
+        """A launch ended, with its token and its grants; not where the broker ends first."""
+        capsule = self._registry.get(name)
+        life = capsule.life if capsule is not None else ""
+        if self._registry.close(name, session_id) and not self.stopped.is_set():
+            self._services.grants.end_session(name, life)
             self._bridges.revoke(name)
 
     async def capsule_env(self, call: op.CapsuleEnv) -> op.CapsuleVariables:
@@ -342,21 +354,14 @@ class Daemon:
         return pins
 
     def _apply(self, config: Config) -> tuple[str, ...]:
-        """Pin the binaries and follow with the doorways; what changed, in words."""
+        """Pin the binaries and follow with the doorways; what changed, in words.
+
+        Raises: ConfigError; then nothing was changed.
+        """
         binaries = self._pin(config)
+        fresh = self._doors.prepare(config.capsules)
         change = self._registry.configure(config.capsules, binaries)
-        for capsule in change.removed:
-            if capsule.name in self._doorways:
-                door = self._doorways.pop(capsule.name)
-                door.stop_listening()
-                self._retired.append(door)
-            self.paths.capsule_socket(capsule.name).unlink(missing_ok=True)
-        for capsule in filter(has_socket, change.added):
-            listener = doorways.open_doorway(capsule.name, capsule.uids, self.paths)
-            capsule.programs = str(self.paths.shim_dir(capsule.name))
-            self._doorways[capsule.name] = Doorway(self._services, capsule, listener, self._mcp)
-        for capsule in filter(has_socket, change.changed):
-            doorways.admit(capsule.name, capsule.uids, self.paths)
+        self._doors.follow(fresh)
         self._bridges.follow(self._registry)
         return (
             *(f"capsule {capsule.name} added" for capsule in change.added),
@@ -366,13 +371,16 @@ class Daemon:
 
     def _reload_on_signal(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload_logged())
-        task.add_done_callback(lambda done: done.exception())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     async def _reload_logged(self) -> None:
         try:
             await self.reload()
         except JackinError as error:
             _log.error("not reloaded: %s", error)
+        except Exception:  # nobody waits for this; the log is where it is looked for
+            _log.exception("not reloaded")
 
     def _make_resolver(self, config: Config) -> Resolver:
         return Resolver(

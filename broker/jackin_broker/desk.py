@@ -203,8 +203,8 @@ class Desk:
     def _bucket(self, buckets: dict[str, TokenBucket], capsule: str) -> TokenBucket:
         bucket = buckets.get(capsule)
         if bucket is None:
-            bucket = TokenBucket(self.limits.ask_burst, self.limits.ask_per_s)
-            buckets[capsule] = bucket
+            bucket = buckets[capsule] = TokenBucket(0, 0)
+        bucket.burst, bucket.per_s = self.limits.ask_burst, self.limits.ask_per_s
         return bucket
 
     def submit(self, view: RequestView, now: float, basis: Basis | None = None) -> Entry:

@@ -23,8 +23,8 @@ from .paths import CAPSULE_BIN_DIR
 
 _SYNC: Final = "jackin-broker links sync"
 _TERMINAL: Final = (
-    "output without colours or progress bars: the command had no terminal; call it from one, or "
-    "with `jackin-exec -t`; plain HTTP has none, there use --no-color, --no-interactive or --json"
+    "a command has one where its caller has, or with `jackin-exec -t`; without one most print no "
+    "colours and no progress bars. Plain HTTP has none: there use --no-interactive or --json"
 )
 
 

@@ -13,10 +13,11 @@ import socket
 from contextlib import closing
 from typing import Final
 
-from .adoption import adopt
+from .adoption import settled
 from .capsules import Capsule
 from .connection import CapsuleConnection
 from .errors import DenialCode, Refusal
+from .pace import Pace
 from .peer import Caller, identify, is_runner
 from .protocol import ExecDenied
 from .runner.channel import serve_init
@@ -52,6 +53,7 @@ class Doorway:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._is_accepting = False
+        self._pace: Final = Pace()  # one for a capsule's door: more connections get no more
         listener.setblocking(False)
         self._resume()
 
@@ -123,16 +125,23 @@ class Doorway:
         except BaseException:
             peer.close()
             raise
-        if not isinstance(who, Refusal) and is_runner(who, self.capsule):
-            with closing(who):
-                await serve_init(peer, self.capsule)
-            return
-        _, connection = await self._loop.connect_accepted_socket(self._new_connection, peer)
         if isinstance(who, Refusal):
+            _, connection = await self._loop.connect_accepted_socket(self._new_connection, peer)
             await self._turn_away(connection, who)
             return
+        with closing(who):
+            if is_runner(who, self.capsule):
+                await serve_init(peer, self.capsule)
+                return
+            try:
+                await self._serve_admitted(peer, who)
+            finally:
+                self.capsule.callers.discard(who)
+
+    async def _serve_admitted(self, peer: socket.socket, caller: Caller) -> None:
+        _, connection = await self._loop.connect_accepted_socket(self._new_connection, peer)
         try:
-            await self._serve(connection, who)
+            await self._serve(connection, caller)
         except Exception:  # whatever it was, a caller is told no and never left waiting
             _log.exception("a caller of capsule %s could not be served", self.capsule.name)
             await self._turn_away(connection, _FAILED)
@@ -141,20 +150,29 @@ class Doorway:
         """The caller, or why it is none."""
         try:
             self.check_budget()
-            return await self._identify(peer)
+            return self._admitted(await self._identify(peer))
         except Refusal as refusal:
             return refusal
         except Exception:  # it may be anybody then
             _log.exception("a caller of capsule %s could not be identified", self.capsule.name)
             return _FAILED
 
+    def _admitted(self, caller: Caller) -> Caller:
+        """The caller, who has a place from now on; init needs none.
+
+        Nobody else comes between the look and the place. Raises: Refusal(TOO_MANY_PENDING).
+        """
+        if not is_runner(caller, self.capsule):
+            try:
+                self.check_budget()
+            except Refusal:
+                caller.close()
+                raise
+            self.capsule.callers.add(caller)
+        return caller
+
     async def _serve(self, connection: CapsuleConnection, caller: Caller) -> None:
-        self.capsule.callers.add(caller)
-        try:
-            await Session(self._services, self.capsule, connection, caller, self._mcp).run()
-        finally:
-            self.capsule.callers.discard(caller)
-            caller.close()
+        await Session(self._services, self.capsule, connection, caller, self._mcp).run()
 
     def check_budget(self) -> None:
         """Return when the capsule may have one more session, whatever door it comes through.
@@ -169,11 +187,11 @@ class Doorway:
             )
 
     def _new_connection(self) -> CapsuleConnection:
-        return CapsuleConnection()
+        return CapsuleConnection(pace=self._pace)
 
     async def _identify(self, peer: socket.socket) -> Caller:
         """Who is there. Raises: Refusal."""
-        await adopt(self.capsule, self._services.environ)
+        await settled(self.capsule, self._services.environ)
         return identify(peer, self.capsule)
 
     async def _turn_away(self, connection: CapsuleConnection, refusal: Refusal) -> None:

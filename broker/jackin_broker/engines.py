@@ -21,7 +21,11 @@ from .errors import ConfigError
 ANSWER_LIMIT_S: Final = 20.0
 PACKAGES: Final = {"docker": "docker.io", "podman": "podman"}
 # Where the engine is and what it reads; never a credential's variable.
-_PASSED: Final = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME")
+_PASSED: Final = (
+    *("PATH", "HOME", "USER", "LANG", "TMPDIR"),
+    # A rootless podman keeps its images below the one and finds its containers by the other.
+    *("XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"),
+)
 _PASSED_PREFIXES: Final = ("DOCKER_", "CONTAINER_", "CONTAINERS_")
 _LINE_MAX_CHARS: Final = 200
 
@@ -77,7 +81,11 @@ def inspect(engine: str, name: str, environ: Mapping[str, str]) -> Container | N
 
 
 def ask_engine(
-    engine: str, argv: Sequence[str], environ: Mapping[str, str]
+    engine: str,
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    limit_s: float = ANSWER_LIMIT_S,
 ) -> subprocess.CompletedProcess[str]:
     """One ended command of the engine's.
 
@@ -91,11 +99,11 @@ def ask_engine(
             capture_output=True,
             text=True,
             errors="backslashreplace",
-            timeout=ANSWER_LIMIT_S,
+            timeout=limit_s,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
-            f"{engine} did not answer within {ANSWER_LIMIT_S:g} s",
+            f"{engine} did not answer within {limit_s:g} s",
             hint=f"check that you can run: {engine} ps",
         ) from error
 

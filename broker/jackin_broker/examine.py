@@ -50,24 +50,15 @@ class Asked:
     is_bridged: bool = False
 
 
-def asked_by(
-    message: Ask,
-    argv: tuple[bytes, ...],
-    capsule: Capsule,
-    config: Config,
-    hidden: tuple[str, ...],
-    suspended: frozenset[str],
-    is_bridged: bool,
-) -> Asked:
+def inquiry_of(message: Ask) -> ExecCommand:
     """An inquiry as the request that it is about."""
-    request = ExecCommand(
+    return ExecCommand(
         protocol=message.protocol,
         command=message.command,
         args=message.args,
         cwd=message.cwd,
         want=message.want,
     )
-    return Asked(request, argv, b"", capsule, config, hidden, suspended, is_bridged)
 
 
 def examine(asked: Asked) -> Plan:

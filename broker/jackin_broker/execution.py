@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from . import protocol
 from .bindings import Binding, Credential, companions_of, pair
+from .config import Config
 from .connection import Channel
 from .deliveries import Prepared, check_deliverable, prepare
 from .desk import Entry
@@ -32,18 +34,27 @@ from .runner.spec import Ended
 from .services import Services
 from .trail import Trail
 
+# A leader that is let go takes a second for its tree; longer only where a capsule's init is stuck.
+GONE_LIMIT_S: Final = 10.0
+
 
 class Execution:
     """What becomes of an approved request on one connection."""
 
     def __init__(
-        self, services: Services, connection: Channel, intake: Intake, trail: Trail
+        self,
+        services: Services,
+        config: Config,
+        connection: Channel,
+        intake: Intake,
+        trail: Trail,
     ) -> None:
         self._services: Final = services
-        self._config: Final = services.config  # as it was when the request came
+        self._config: Final = config  # as it was when the request was examined
         self._connection: Final = connection
         self._intake: Final = intake
         self._trail: Final = trail
+        self.has_begun = False
 
     async def fulfil(self, plan: Plan, entry: Entry, names: tuple[str, ...]) -> None:
         """Steps 6 to 11: check again, resolve, deliver, run, record."""
@@ -55,7 +66,8 @@ class Execution:
         check_deliverable(bindings, place)
         approvals.advance(entry, RequestState.RESOLVING)
         wanted = [*bindings, *companions_of(bindings, plan.bindings)]
-        credentials = await self._intake.while_there(self._resolve(wanted))
+        resolving = approvals.unless_stopped(entry, self._resolve(wanted))
+        credentials = await self._intake.while_there(resolving)
         try:
             await self._recheck(plan)
             lent = credentials[: len(names)]
@@ -99,11 +111,12 @@ class Execution:
             raise self._intake.gone.result()
         approvals.check_wanted(entry)
         running = await self._start(plan, entry, prepared, output)
-        approvals.advance(entry, RequestState.RUNNING)
-        self._services.running[entry.id] = running
-        if entry.is_stopped:
-            running.end(EndedBy.OPERATOR)
+        self.has_begun = True
         try:
+            approvals.advance(entry, RequestState.RUNNING)
+            self._services.running[entry.id] = running
+            if entry.is_stopped:
+                running.end(EndedBy.OPERATOR)
             await self._trail.started(running.pid, plan.program, **prepared.notes)
             output.announce()
             self._intake.run(
@@ -113,8 +126,8 @@ class Execution:
                 given=prepared.stdin,
             )
             ended = await self._watch(running)
-        except BaseException:
-            running.end(EndedBy.BROKER_STOPPING)  # whatever failed, nothing runs unwatched
+        except BaseException:  # whatever failed, nothing runs unwatched or off the record
+            await _take_back(running, output)
             raise
         finally:
             self._services.running.pop(entry.id, None)
@@ -184,3 +197,12 @@ class Execution:
             **({"truncated": True} if output.is_truncated else {}),
         )
         self._connection.send(result)
+
+
+async def _take_back(running: Running, output: Output) -> None:
+    """End a command that must not have been started, at once; return when its tree is gone."""
+    output.drop()
+    running.abort()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GONE_LIMIT_S):
+            await running.gone()

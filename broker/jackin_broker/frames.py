@@ -8,7 +8,7 @@ refused from its header alone; no frame is ever empty; after an error the decode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -55,12 +55,21 @@ def message_frame(body: bytes, *, max_bytes: int) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
-def data_frames(stream: Stream, data: bytes) -> list[bytes]:
-    """Data as frames of at most DATA_FRAME_MAX_BYTES, in order; none for no data."""
+def data_pieces(stream: Stream, data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """Data as frames of at most DATA_FRAME_MAX_BYTES, in order, none of it copied.
+
+    Shape: pairs of a frame's beginning and the bytes that follow it.
+    """
     tag = bytes((stream,))
-    step = DATA_FRAME_MAX_BYTES - 1
-    pieces = (data[start : start + step] for start in range(0, len(data), step))
-    return [(len(piece) + 1).to_bytes(HEADER_BYTES, "big") + tag + piece for piece in pieces]
+    view, step = memoryview(data), DATA_FRAME_MAX_BYTES - 1
+    for start in range(0, len(data), step):
+        piece = view[start : start + step]
+        yield (len(piece) + 1).to_bytes(HEADER_BYTES, "big") + tag, piece
+
+
+def data_frames(stream: Stream, data: bytes) -> list[bytes]:
+    """Data as whole frames, in order; none for no data."""
+    return [head + piece for head, piece in data_pieces(stream, data)]
 
 
 class FrameDecoder:
@@ -80,8 +89,8 @@ class FrameDecoder:
         """Whether an end of the connection here would cut nothing in two."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completed, in order.
+    def feed(self, data: bytes, *, most: int | None = None) -> list[Frame]:
+        """The frames that `data` completed, in order; at most `most`, the next call has the rest.
 
         Raises: PeerProtocolError for an empty, over-long or unknown frame.
         """
@@ -91,7 +100,7 @@ class FrameDecoder:
         frames: list[Frame] = []
         start = 0
         try:
-            while (end := self._end_of_frame(start)) is not None:
+            while len(frames) != most and (end := self._end_of_frame(start)) is not None:
                 frames.append(_parse(bytes(memoryview(self._buffer)[start + HEADER_BYTES : end])))
                 start = end
         except PeerProtocolError:

@@ -8,6 +8,7 @@ shows no value. Pure: no I/O.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -24,11 +25,17 @@ class Isolation(str, Enum):
     NONE = "none"
 
 
+# What an init may be able to do beside running commands; those of an earlier version have none.
+SKILL_LOOK: Final = "look"  # for a program, before anyone is asked
+SKILL_SOCKETS: Final = "sockets"  # of a command's own, on which the broker answers
+
+
 class InitReady(msgspec.Struct, frozen=True, tag="InitReady"):
-    """Init's first message: it can run commands."""
+    """Init's first message: it can run commands, and what else."""
 
     protocol: int
     isolation: Isolation
+    skills: frozenset[str] = frozenset()
 
 
 class JobFile(msgspec.Struct, frozen=True):
@@ -44,13 +51,14 @@ class JobFile(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True, tag="Job", omit_defaults=True):
     """What to run inside. `env` is added to the environment that the capsule was started with.
 
-    `address_space_bytes` is 0 for no limit.
+    `address_space_bytes` is 0 for no limit. `sockets` are paths: what listens there comes back.
     """
 
     argv: tuple[Text, ...]
     cwd: Text
     env: dict[str, Text]
     files: tuple[JobFile, ...] = ()
+    sockets: tuple[str, ...] = ()
     terminal: TerminalSize | None = None
     address_space_bytes: int = 0
 

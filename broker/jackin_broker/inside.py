@@ -13,17 +13,17 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from .bindings import Binding
-from .capsules import Capsule
+from .capsules import Capsule, Runner
 from .config import BinaryConfig, CapsuleKind, Config, Mount
-from .deliveries import Prepared
+from .deliveries import Place, Prepared, Scratch
 from .errors import DenialCode, Refusal
-from .init_protocol import Isolation
+from .init_protocol import SKILL_SOCKETS, Isolation
 from .operands import FileOperand, Reach, file_operands, has_more, reach_of
 from .operator_protocol import StdinView
 from .plan import Plan, writable_roots
@@ -31,6 +31,7 @@ from .policy import ApprovedFile, Shape
 from .protocol import ExecCommand, StdinKind, Target, bytes_from_text
 from .runner.confine import Confinement
 from .runner.environment import caller_environment
+from .runner.look import look_inside
 from .runner.spec import RunSpec
 from .workdir import WorkDir, open_workdir
 
@@ -43,6 +44,8 @@ _APART: Final = {
     Isolation.NONE: READABLE,
 }
 _AGENTS_OWN: Final = "it runs inside the capsule: program, files and directory are the agent's own"
+_NO_ROOM: Final = "in this capsule the agent can see every file and socket of a command"
+_NO_SOCKETS: Final = "the capsule's init is of an earlier version, and makes no sockets"
 _NAME_SHOWN_MAX_CHARS: Final = 80
 
 
@@ -51,6 +54,7 @@ class InsidePlan(Plan):
     """A plan for the capsule. `seen_args` are the arguments as far as the host can see them."""
 
     seen_args: tuple[bytes, ...] = ()
+    runner: Runner | None = None
 
     @property
     def program(self) -> str:
@@ -65,6 +69,16 @@ class InsidePlan(Plan):
     def shown_cwd(self) -> bytes:
         """The capsule's own path."""
         return self.workdir.capsule_path
+
+    def place(self, config: Config, environ: Mapping[str, str], scratch: Scratch) -> Place:
+        """What deliveries must know: also whether there is room that the agent cannot look into."""
+        has_room = self.runner is not None and self.runner.isolation is Isolation.NAMESPACES
+        has_sockets = self.runner is not None and SKILL_SOCKETS in self.runner.skills
+        return replace(
+            super().place(config, environ, scratch),
+            why_no_files="" if has_room else _NO_ROOM,
+            why_no_sockets="" if has_sockets else _NO_SOCKETS,
+        )
 
     def spec(self, prepared: Prepared, config: Config, environ: Mapping[str, str]) -> RunSpec:
         """What the runner is told; init adds the environment that the capsule started with."""
@@ -92,13 +106,35 @@ def check_possible(command: bytes, capsule: Capsule, *, is_bridged: bool) -> Iso
     """
     missing, hint = _missing(capsule, is_bridged=is_bridged)
     if capsule.runner is not None and not missing:
-        return capsule.runner.isolation
+        return _isolation(capsule, capsule.runner)
     shown = ascii(os.fsdecode(command))[1:-1][:_NAME_SHOWN_MAX_CHARS]
     raise Refusal(
         DenialCode.NOT_ALLOWED,
         f"{shown} is not among the host binaries of capsule {capsule.name}, and {missing}",
         hint=f"the operator can list it in host_binaries of [capsules.{capsule.name}]{hint}",
     )
+
+
+def _isolation(capsule: Capsule, runner: Runner) -> Isolation:
+    """What init says; but who enters an adopted container stands beside init (`podman exec`).
+
+    There every command can be seen; only another uid keeps them apart.
+    """
+    is_adopted = bool(capsule.config.container) and not capsule.is_open
+    if is_adopted and runner.isolation is Isolation.NAMESPACES:
+        return Isolation.NONE
+    return runner.isolation
+
+
+async def look(command: bytes, cwd: bytes, capsule: Capsule) -> None:
+    """Return when such a command can be started, or that is not init's to say.
+
+    Raises: SpawnFailed (NoSuchCommand among them), Refusal(WORKDIR_REJECTED).
+    """
+    if os.fsdecode(command) in capsule.binaries:
+        return
+    await wait_for_runner(command, capsule)
+    await look_inside(capsule, command, cwd)
 
 
 async def wait_for_runner(command: bytes, capsule: Capsule) -> None:
@@ -158,6 +194,7 @@ def examine_inside(asked: Unlisted) -> InsidePlan:
             notices=_notices(isolation, is_whole=is_whole),
             target=Target.CAPSULE,
             seen_args=seen,
+            runner=capsule.runner,
         )
     except BaseException:
         held.close()

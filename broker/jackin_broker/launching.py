@@ -27,14 +27,18 @@ async def capsule_ready(
     resolver: Resolver,
     paths: Paths,
     bridge: Mapping[str, str],
+    *,
+    again: bool = False,
 ) -> CapsuleReady:
     """The reply to `OpenCapsule`; `bridge` are the variables of its bridge, if it has one.
 
+    `again`: for a capsule that runs. Its agent has its values, so no source is asked for them:
+    one that is locked or slow after a broker's restart keeps nobody out, and no person is asked.
     Raises: SourceError for a launch-time value that does not come; ConfigError for one that
     cannot be a variable.
     """
     name = capsule.name
-    given = await _launch_values(name, config, resolver)
+    given = {} if again else await _launch_values(name, config, resolver)
     return CapsuleReady(
         seq=seq,
         name=name,

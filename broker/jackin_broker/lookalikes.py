@@ -45,8 +45,13 @@ _TWINS: Final = frozenset(
     "ꓐꓑꓓꓔꓖꓗꓘꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ"
     "ɑɡıɩȷʟɪʏʜɴʀʙᴀᴄᴅᴇᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢǀ"
 )
-# Scripts whose letters, in one word with Latin ones, are taken for Latin.
+# Scripts of which whole words are taken for Latin ones.
 _TWIN_SCRIPTS: Final = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
+# First words of the names of letters that people write next to Latin ones, and that look like none.
+_AT_HOME: Final = frozenset(
+    {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
+    | {"MICRO", "FEMININE", "MASCULINE"}
+)
 # Signs that look like ASCII signs with a meaning in commands: / \ : ; ! | - . ' % * < > ~
 _SIGNS: Final = frozenset(
     "\u2044\u2215\u29f8\u2571\u2216\u29f5\u2236\ua789\u0589\u05c3\u02d0\u02f8\u01c3\u2223\u23d0"
@@ -80,19 +85,24 @@ def is_lookalike_sign(char: str) -> bool:
 
 
 def suspicious_letters(word: str) -> frozenset[str]:
-    """The letters of `word` that only look like ASCII ones.
+    """The letters and digits of `word` that only look like ASCII ones.
 
-    Letters of a foreign script next to Latin ones; a word that consists of twins alone, so that
+    Those of a foreign script next to Latin ones; a word that consists of twins alone, so that
     nothing gives it away; styled letters. A word that is plainly of its own script has none.
     """
     if word.isascii():
         return frozenset()
     styled = frozenset(char for char in word if is_lookalike_sign(char))
+    strange = frozenset(char for char in word if _is_strange(char))
     foreign = frozenset(char for char in word if _script(char) in _TWIN_SCRIPTS)
     letters = [char for char in word if char.isalpha() and not char.isascii()]
     has_latin = any(_script(char) == "LATIN" for char in word)
     odd_latin = frozenset(char for char in letters if char in _TWINS and char not in foreign)
-    if foreign and (has_latin or all(char in _TWINS for char in letters)):
+    if has_latin:
+        return styled | strange | odd_latin
+    if any(char.isascii() and char.isdigit() for char in word):
+        styled |= frozenset(char for char in strange if char.isdigit())
+    if foreign and all(char in _TWINS for char in letters):
         return styled | foreign | odd_latin
     return styled | odd_latin
 
@@ -106,6 +116,14 @@ def _is_styled_ascii(char: str) -> bool:
             return False
         parts = parts[1:]
     return len(parts) == 1 and 0x20 < int(parts[0], 16) < 0x7F
+
+
+@lru_cache(maxsize=4096)
+def _is_strange(char: str) -> bool:
+    """Whether it is a letter or digit that nobody writes next to Latin ones."""
+    if char.isascii():
+        return False
+    return unicodedata.category(char) == "Nd" or (char.isalpha() and _script(char) not in _AT_HOME)
 
 
 @lru_cache(maxsize=4096)

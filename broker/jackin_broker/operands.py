@@ -3,9 +3,9 @@
 A command that was approved for `psql -f report.sql` must not run another `report.sql`. So each
 argument that may name a regular file which the agent can change is digested when asked, and
 again before it runs. Read generously: the argument itself, what follows its first `=` and its
-second, what follows a short option's letter, each also without a leading `@`; a wrong guess costs
-a digest.
-What such files include is not covered.
+second, what follows a short option's letter, each also without a leading `@`; the parts of a list
+(`a.yaml,b.yaml`, `src:dst`, `file:///a`) and the values in a text (`host=db passfile=/src/pass`).
+A wrong guess costs a digest. What such files include is not covered.
 
 Invariants: opening never blocks, never has a side effect (first by O_PATH, read only once it is
 known to be a regular file), and never reads more than the limits; nothing here is run.
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -36,6 +38,13 @@ _PATH_MAX_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1024 * 1024
 # An option's own and that of the field which it sets.
 _EQUALS_MAX: Final = 2
+# Parts of one argument that are looked at; more is no list of files that anybody reads.
+PARTS_MAX: Final = 256
+# A longer argument is a text; looking through four megabytes takes half a second.
+PARTED_MAX_BYTES: Final = 64 * 1024
+_BETWEEN: Final = re.compile(rb"[=,:;@]+")
+_BLANK: Final = re.compile(rb"\s")
+_VALUE: Final = re.compile(rb"(?:^|[\s,;])[\w.-]{1,64}=[\"']?([^\s,;\"']+)")
 # `self` there is another process for the command than for us.
 _PROC: Final = b"/proc"
 # Its own streams, whose kind a request declares and a rule admits.
@@ -161,9 +170,14 @@ def has_more(args: Sequence[bytes], operands: Sequence[FileOperand]) -> bool:
 
 
 def _is_beyond_looking(args: Sequence[bytes]) -> bool:
-    if len(args) > EXAMINED_MAX_ARGS:
+    if len(args) > EXAMINED_MAX_ARGS or any(len(arg) > PARTED_MAX_BYTES for arg in args):
         return True
-    return sum(len(path) for arg in args for path in _paths_in(arg)) > EXAMINED_MAX_BYTES
+    left = EXAMINED_MAX_BYTES
+    for arg in args:
+        left -= sum(len(path) for path in _paths_in(arg))
+        if left < 0 or len(_parts_of(arg)) > PARTS_MAX:
+            return True
+    return False
 
 
 def _candidates(args: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -203,10 +217,24 @@ def _paths_in(arg: bytes) -> Iterator[bytes]:
         texts.append(texts[-1].split(b"=", 1)[1])
     if arg.startswith(b"-") and not arg.startswith(b"--"):
         texts.append(arg[2:])
+    texts += _parts_of(arg)
     for text in texts:
         for path in (text, text.removeprefix(b"@")):
             if path and len(path) < _PATH_MAX_BYTES:
                 yield path
+
+
+def _parts_of(arg: bytes) -> list[bytes]:
+    """The parts of an argument that is a list, or the values in a text.
+
+    Shape: one more than PARTS_MAX where there are more; none of an argument that is too long.
+    """
+    if len(arg) > PARTED_MAX_BYTES:
+        return []
+    if _BLANK.search(arg):
+        return [found[1] for found in islice(_VALUE.finditer(arg), PARTS_MAX + 1)]
+    parts = _BETWEEN.split(arg, PARTS_MAX)
+    return parts if len(parts) > 1 else []
 
 
 def _operand(

@@ -65,7 +65,7 @@ class OperatorDesk:
             call.id,
             call.digest,
             call.approve,
-            call.bindings,
+            tuple(dict.fromkeys(call.bindings)),  # ticked twice is ticked
             call.reason[:REASON_MAX_CHARS],
             call.grant,
         )

@@ -35,6 +35,9 @@ UNREAD_MAX_BYTES: Final = 32 * 1024 * 1024
 # Live output that a client has not read: past it pieces are left out and counted, so that its
 # prompts never wait behind a command that writes without end.
 UNREAD_OUTPUT_MAX_BYTES: Final = 1024 * 1024
+# How long a client may take to read the last words: one that is stopped (Ctrl-Z) reads nothing,
+# and must not keep a broker from ending.
+FAREWELL_S: Final = 3.0
 READ_BYTES: Final = 64 * 1024
 _TOO_LONG: Final = (
     DenialCode.INTERNAL_ERROR.value,
@@ -102,11 +105,10 @@ class OperatorServer:
         """Say goodbye to everyone and end."""
         if self._server is not None:
             self._server.close()
-        for client in list(self._clients):
+        clients = list(self._clients)
+        for client in clients:
             client.push(op.Goodbye(reason))
-            client.end()
-        for client in list(self._clients):
-            await client.ended.wait()
+        await asyncio.gather(*(client.end() for client in clients))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("socket")
@@ -172,9 +174,15 @@ class _Client:
             if isinstance(message, op.Reply):
                 self._writer.write(_frame(op.Failed(message.seq, *_TOO_LONG)))
 
-    def end(self) -> None:
-        """Close once what is queued has left."""
+    async def end(self) -> None:
+        """Close once what is queued has left, and return when that is so, or after a while."""
         self._writer.close()
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self.ended.wait()
+        except TimeoutError:
+            _log.warning("an operator's client did not read the last words")
+            self._writer.transport.abort()
 
     async def _cease(self) -> None:
         if self._leave is not None:
@@ -182,9 +190,9 @@ class _Client:
         for request_id in tuple(self._watched):
             self._unwatch(request_id)
         self._writer.close()
+        self.ended.set()
         for name, session_id in self._launched.items():
             self._steward.close_capsule(name, session_id)
-        self.ended.set()
 
     async def _answer(self, call: op.Call) -> None:
         try:

@@ -86,6 +86,12 @@ class Output:
         """The command has ended: who watches is shown the rest."""
         self._redact(Stream.STDOUT, lambda _: b"", after=self._feed.finish)
 
+    def drop(self) -> None:
+        """Nobody is told any more, whatever is held or comes."""
+        self._is_withheld = True
+        for stream in tuple(self._silences):
+            self._stop_watching(stream)
+
     def stdin_consumed(self, size: int) -> None:
         self._intake.stdin_consumed(size)
 

@@ -199,11 +199,7 @@ def _chain_in(capsule: Capsule, pid: int) -> list[Status]:
 def _chain_to_init(pid: int, capsule: Capsule) -> list[Status]:
     init = capsule.init
     if init is None or not init.is_alive():
-        raise Refusal(
-            DenialCode.PEER_REFUSED,
-            f"capsule {capsule.name} has no running init on record",
-            hint=f"start it with: jackin-broker launch --name {capsule.name} -- COMMAND",
-        )
+        raise _without_init(capsule)
     shares_namespace = _shares_namespace(pid, init) or _shares_cgroup(pid, init)
     chain: list[Status] = []
     with closing(lineage(pid)) as steps:
@@ -226,6 +222,22 @@ def _shares_namespace(pid: int, init: InitRecord) -> bool:
     return mine is not None and mine == init.namespace()
 
 
+def _without_init(capsule: Capsule) -> Refusal:
+    """Nobody may speak yet: not launched, or not opened again after a broker's restart.
+
+    Why not is the operator's to read: whoever asks here may be anybody.
+    """
+    words = f"capsule {capsule.name} has no running init on record"
+    start = f"start it with: jackin-broker launch --name {capsule.name} -- COMMAND"
+    if not capsule.why_closed:
+        return Refusal(DenialCode.PEER_REFUSED, words, hint=start)
+    return Refusal(
+        DenialCode.PEER_REFUSED,
+        f"{words}: the broker does not open it again for its launcher",
+        hint=f"the operator reads why in: jackin-broker status; or ends it, and can {start}",
+    )
+
+
 def _shares_cgroup(pid: int, init: InitRecord) -> bool:
     """For a container's processes that do not descend from its init, seen by another uid."""
     if not init.cgroup:
@@ -235,12 +247,16 @@ def _shares_cgroup(pid: int, init: InitRecord) -> bool:
 
 
 def _check_beside(pid: int, broker_pid: int) -> None:
-    try:
-        with opened(pid) as process, opened(broker_pid) as broker:
-            theirs, ours = process.pid_namespace(), broker.pid_namespace()
-        chain = _first(pid, LINEAGE_MAX + 1)
-    except ProcessGone as error:
-        raise _refused("the caller's processes cannot be read") from error
+    for _ in range(_CHAIN_TRIES):
+        try:
+            with opened(pid) as process, opened(broker_pid) as broker:
+                theirs, ours = process.pid_namespace(), broker.pid_namespace()
+            chain = _first(pid, LINEAGE_MAX + 1)
+            break
+        except ProcessGone:
+            continue
+    else:
+        raise _refused("the caller's processes cannot be read")
     _check_same_namespace(theirs, ours)
     if len(chain) > LINEAGE_MAX:
         raise _refused("the caller is too deep in other processes")

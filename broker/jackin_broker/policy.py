@@ -23,7 +23,7 @@ Pure: no I/O.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Final
 
@@ -162,8 +162,16 @@ def has_ended(expires: date | datetime | None, today: date) -> bool:
         return day > expires
     if not isinstance(today, datetime):
         return today >= expires.date()
-    # A time without an offset is the operator's local time.
-    return today.astimezone() >= expires.astimezone()
+    return instant_of(today) >= instant_of(expires)
+
+
+def instant_of(moment: datetime) -> datetime:
+    """A time in UTC. Without an offset it is local; beyond the calendar's ends, the end of it."""
+    try:
+        return moment.astimezone(UTC)
+    except (OverflowError, ValueError):  # the year 1 or 9999, and a zone that leads out of it
+        end = datetime.min if moment.year <= 1 else datetime.max
+        return end.replace(tzinfo=UTC)
 
 
 def _first(action: Action, shape: Shape, rules: Sequence[Rule], today: date) -> Rule | None:

@@ -8,15 +8,19 @@ It refuses to know who may do what: `peer.py` and `capsules.py` judge.
 from __future__ import annotations
 
 import os
+import secrets
 import select
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final, NamedTuple
 
 # A parent may end between two reads; each try needs a fresh reparenting to fail.
 _REPARENT_TRIES: Final = 5
 # /proc/PID/status is about 1.5 KiB; the file has no length to ask for.
 _STATUS_MAX_BYTES: Final = 16 * 1024
+# As long as the kernel's own, a random UUID.
+_BOOT_ID_BYTES: Final = 16
 
 
 class ProcessGone(Exception):
@@ -66,7 +70,7 @@ class Process:
         """
         fields: dict[str, str] = {}
         text = self._read("status").decode("utf-8", "backslashreplace")
-        for line in text.splitlines():
+        for line in text.split("\n"):  # a process may name itself with other line ends
             key, _, value = line.partition(":")
             fields[key] = value.strip()
         try:
@@ -105,7 +109,7 @@ class Process:
 
         Raises: ProcessGone. Source: cgroups(7), /proc/PID/cgroup: `ID:CONTROLLERS:PATH`.
         """
-        for line in self._read("cgroup").decode("utf-8", "backslashreplace").splitlines():
+        for line in self._read("cgroup").decode("utf-8", "backslashreplace").split("\n"):
             path = line.split(":", 2)[-1]
             if container_id and container_id in path:
                 return path
@@ -116,7 +120,7 @@ class Process:
 
         Raises: ProcessGone.
         """
-        lines = self._read("cgroup").decode("utf-8", "backslashreplace").splitlines()
+        lines = self._read("cgroup").decode("utf-8", "backslashreplace").split("\n")
         found = [line.split(":", 2)[-1] for line in lines]
         return any(one == path or one.startswith(f"{path}/") for one in found)
 
@@ -190,6 +194,16 @@ def is_alive(pidfd: int) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return not poller.poll(0)
+
+
+@cache
+def boot_id() -> str:
+    """Names this boot of the machine; where the kernel does not say, this process alone."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return secrets.token_hex(_BOOT_ID_BYTES)
 
 
 def own_depth() -> int:

@@ -48,7 +48,7 @@ TERMINAL_MAX_CELLS: Final = 65_535
 # A year: anything longer is a mistake in the caller.
 TIMEOUT_MAX_S: Final = 31_536_000
 
-EXIT_TIME_LIMIT: Final = 124  # GNU timeout's
+EXIT_ENDED: Final = 124  # ended from outside: GNU timeout's, and the seed's
 EXIT_NOT_RUN: Final = 126  # POSIX: found but not executable; the seed's "bridge" status
 EXIT_NOT_FOUND: Final = 127  # POSIX: no such command
 EXIT_SIGNAL_BASE: Final = 128  # the shells' 128 + n
@@ -267,8 +267,14 @@ class Spawn(msgspec.Struct, frozen=True, tag="Spawn"):
     request_id: str
 
 
+class Look(msgspec.Struct, frozen=True, tag="Look"):
+    """Say whether a command is there; sent to the recorded init alone, as `Spawn` is."""
+
+    request_id: str
+
+
 class Kill(msgspec.Struct, frozen=True, tag="Kill"):
-    """Signal what `Spawn` started; sent to the recorded init alone."""
+    """Signal what `Spawn` or `Look` started; sent to the recorded init alone."""
 
     request_id: str
     number: int
@@ -284,6 +290,7 @@ ToCapsule = (
     | AskResult
     | Error
     | Spawn
+    | Look
     | Kill
 )
 

@@ -19,11 +19,11 @@ from .capsules import Capsule
 from .connection import Channel
 from .desk import Entry
 from .errors import DenialCode, PeerProtocolError, Refusal
-from .examine import Asked, asked_by, examine
+from .examine import Asked, examine, inquiry_of
 from .execution import Execution
 from .grants.basis import basis_of, shape_of
 from .grants.offers import offers_of
-from .inside import wait_for_runner
+from .inside import look
 from .intake import CallerGone, Intake
 from .operator_protocol import FINAL_STATES, RequestState
 from .peer import Caller
@@ -86,10 +86,10 @@ class Session:
         self._mcp = mcp
         self._intake = Intake(connection, caller)
         self._trail = Trail(services.audit, capsule.name, caller)
-        self._execution = Execution(services, connection, self._intake, self._trail)
         self._argv: tuple[bytes, ...] = ()
         self._request_id = ""
         self._why = ""
+        self._execution: Execution | None = None
 
     async def run(self) -> None:
         """Serve the connection to its end; raises nothing but cancellation."""
@@ -108,10 +108,12 @@ class Session:
             await self._deny(Refusal(DenialCode.BROKER_STOPPING, "the broker is stopping"))
         except Exception:  # whatever it was, nothing may run: a denial with its cause in the log
             _log.exception("request %s failed", self._request_id or "?")
+            has_begun = self._execution is not None and self._execution.has_begun
+            done = "what had begun was ended" if has_begun else "nothing was run"
             await self._deny(
                 Refusal(
                     DenialCode.INTERNAL_ERROR,
-                    "the broker failed, nothing was run",
+                    f"the broker failed, {done}",
                     hint="the operator finds the cause in the log: jackin-broker doctor",
                 )
             )
@@ -143,27 +145,19 @@ class Session:
             protocol.bytes_from_text(part) for part in (message.command, *message.args)
         )
         self._trail.begin(self._request_id, self._argv)
-        self._trail.mask(await asyncio.to_thread(self._services.known_needles))
+        await asyncio.to_thread(self._mask_known)
         stdin = await _within(
             CLOSED_STDIN_S,
             self._intake.while_there(self._intake.closed_stdin(message.stdin)),
             "a stdin that was declared closed did not end",
         )
-        asked = Asked(
-            message,
-            self._argv,
-            stdin,
-            self._capsule,
-            self._config,
-            self._services.hidden,
-            self._services.suspicion.suspended,
-            self._caller.is_bridged,
-        )
-        plan = await self._examined(asked)
+        plan = await self._examined(message, self._argv, stdin)
         try:
             entry, verdict = await self._enter_or_look(plan)
             try:
                 bindings = await self._decide(plan, entry, verdict)
+                place = (self._services, self._config, self._connection)
+                self._execution = Execution(*place, self._intake, self._trail)
                 await self._execution.fulfil(plan, entry, bindings)
             except BaseException as error:
                 self._finish_unrun(entry, error)
@@ -171,13 +165,37 @@ class Session:
         finally:
             plan.close()
 
-    async def _examined(self, asked: Asked) -> Plan:
+    def _mask_known(self) -> None:
+        """Keep values that are known without asking out of the record; long arguments take long."""
+        self._trail.mask(self._services.known_needles())
+
+    async def _examined(
+        self, message: ExecCommand, argv: tuple[bytes, ...], stdin: bytes = b""
+    ) -> Plan:
         """The plan. One at a time a capsule: what an agent asks may take long to look at."""
-        await self._intake.while_there(wait_for_runner(asked.argv[0], self._capsule))
+        cwd = protocol.bytes_from_text(message.cwd)
+        await self._intake.while_there(look(argv[0], cwd, self._capsule))
         async with self._capsule.examining:
             if self._intake.gone.done():
                 raise self._intake.gone.result()
-            return await asyncio.to_thread(examine, asked)
+            # Of this moment: a caller could hold a connection open over a reload.
+            self._config = self._services.config
+            asked = Asked(
+                message,
+                argv,
+                stdin,
+                self._capsule,
+                self._config,
+                self._services.hidden,
+                self._services.suspicion.suspended,
+                self._caller.is_bridged,
+            )
+            job = asyncio.ensure_future(asyncio.to_thread(examine, asked))
+            try:
+                return await asyncio.shield(job)
+            except asyncio.CancelledError:  # the thread goes on, and opens a directory
+                job.add_done_callback(_let_go)
+                raise
 
     async def _enter_or_look(self, plan: Plan) -> tuple[Entry, Verdict]:
         """The desk's entry; where nobody is attached, after a look for who could be."""
@@ -249,17 +267,7 @@ class Session:
         approvals = self._services.approvals
         try:
             approvals.desk.charge_inquiry(self._capsule.name, approvals.now())
-            plan = await self._examined(
-                asked_by(
-                    message,
-                    argv,
-                    self._capsule,
-                    self._config,
-                    self._services.hidden,
-                    self._services.suspicion.suspended,
-                    self._caller.is_bridged,
-                )
-            )
+            plan = await self._examined(inquiry_of(message), argv)
         except Refusal as refusal:
             return protocol.AskResult(Outcome.DENY, refusal.code.value, str(refusal))
         plan.close()
@@ -287,7 +295,9 @@ class Session:
                 code, state = DenialCode.BROKER_STOPPING, RequestState.CANCELLED
             case _:
                 code, state = DenialCode.INTERNAL_ERROR, RequestState.DENIED
-        self._services.approvals.finish(entry, state, code.value)
+        by_operator = entry.is_stopped and state is RequestState.DENIED
+        outcome = protocol.EndedBy.OPERATOR.value if by_operator else code.value
+        self._services.approvals.finish(entry, state, outcome)
 
     async def _end_broken(self, error: PeerProtocolError) -> None:
         await self._trail.refused(DenialCode.BAD_REQUEST, str(error))
@@ -297,6 +307,12 @@ class Session:
         await self._trail.refused(refusal.code, str(refusal))
         exit_code = refusal.exit_code if isinstance(refusal, SpawnFailed) else EXIT_NOT_RUN
         self._connection.send(ExecDenied(refusal.code.value, str(refusal), refusal.hint, exit_code))
+
+
+def _let_go(job: asyncio.Future[Plan]) -> None:
+    """Close a plan that nobody waits for any more."""
+    if not job.cancelled() and job.exception() is None:
+        job.result().close()
 
 
 def _today() -> datetime:

@@ -31,6 +31,7 @@ class Trail:
         self._was_asked = False
         self._binary = ""
         self._named: tuple[str, ...] = ()
+        self._needles: list[NeedleSet] = []
 
     def begin(self, request_id: str, argv: tuple[bytes, ...]) -> None:
         """From now on lines are about this request."""
@@ -41,6 +42,7 @@ class Trail:
 
         They say whose it was: it is known outside, and lines written before may hold it.
         """
+        self._needles.append(needles)
         before, self._argv = self._argv, redact_parts(needles, self._argv)
         found = dict.fromkeys(
             name
@@ -55,6 +57,7 @@ class Trail:
         Raises: Refusal(AUDIT_FAILED).
         """
         self._was_asked = True
+        cwd = self._masked(cwd)
         await self._audit.record("asked", **self._facts(), cwd=cwd, want=list(want))
 
     async def decided(
@@ -97,6 +100,7 @@ class Trail:
 
         What an operator was asked about is written each time, the rest is counted.
         """
+        reason = self._masked(reason)  # some repeat the directory or the program that was asked for
         try:
             if self._was_asked:
                 await self._audit.record("refused", **self._facts(), code=code.value, reason=reason)
@@ -113,6 +117,12 @@ class Trail:
                 )
         except Refusal:
             _log.error("a refusal (%s) is not on record", code.value)
+
+    def _masked(self, text: str) -> str:
+        for needles in self._needles:
+            (raw,) = redact_parts(needles, (text.encode("utf-8", "surrogatepass"),))
+            text = raw.decode("utf-8", "surrogatepass")
+        return text
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"capsule": self._capsule, "pid_of_caller": self._caller.pid}

@@ -11,9 +11,8 @@ import errno
 import posix
 import select
 
-from . import kernel
+from . import EXIT_NOT_RUN, end_process, kernel
 from .apart import fork_apart
-from .wire import EXIT_NOT_RUN, end_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ CAUGHT = (*FORWARDED, signal.SIGCHLD)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 # More than a login's usual limit of open files; closing what is not open costs nothing.
 DESCRIPTORS_MAX = 65_536
+# Where our own programs are, and a link for each program of the host's.
+PROGRAMS_DIR = b"/jackin/bin"
 # What execvp(3) searches where there is no PATH.
 _DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
@@ -209,7 +210,7 @@ def become(uid: "int | None") -> None:
         posix.setresuid(uid, uid, uid)
 
 
-def execute(argv: "list[str]", env: "Mapping[bytes, bytes]") -> None:
+def execute(argv: "list[str]", env: "Mapping[bytes, bytes]") -> "NoReturn":
     """Be this program, found on the PATH of `env`: execvp(3), without what `os` costs to import.
 
     Raises: OSError.
@@ -227,11 +228,16 @@ def execute(argv: "list[str]", env: "Mapping[bytes, bytes]") -> None:
 
 
 def found_on_path(name: str, env: "Mapping[bytes, bytes]") -> "list[bytes]":
-    """Where a program of this name may be, in order."""
+    """Where an agent's program of this name may be, in order.
+
+    The capsule's own comes first: a link of the same name would have the host run the agent.
+    """
     raw = name.encode("utf-8", "surrogateescape")
     if b"/" in raw:
         return [raw]
-    return [one + b"/" + raw for one in env.get(b"PATH", _DEFAULT_PATH).split(b":")]
+    places = env.get(b"PATH", _DEFAULT_PATH).split(b":")
+    places.sort(key=PROGRAMS_DIR.__eq__)
+    return [place + b"/" + raw for place in places]
 
 
 def keep_to_ourselves() -> None:

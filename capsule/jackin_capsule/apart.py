@@ -10,8 +10,7 @@ be had again; a namespace that cannot be made whole runs nothing. Still shared: 
 import errno
 import posix
 
-from . import kernel
-from .wire import end_process
+from . import end_process, kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ how the doctor finds out whether anybody answers.
 
 import json
 
-from .manual import CAPSULE
 from .problems import denied, escaped, hung_up
 from .shim import raw, working_directory
 from .wire import EXIT_NOT_RUN, PROTOCOL, Fault, Frames, broken, connect, message
@@ -41,8 +40,6 @@ def ask(words: "list[str]") -> int:
         word = rest.pop(0)
         if word == "--":
             break
-        if word in ("-h", "--help"):
-            return say(CAPSULE)
         if word == "--json":
             wants_json = True
         elif word == "--want" and rest:
@@ -50,7 +47,7 @@ def ask(words: "list[str]") -> int:
         elif word.startswith("--want="):
             want += [name for name in word[len("--want=") :].split(",") if name]
         else:
-            raise Fault(f"unknown option {word}", "see `jackin-capsule --help`")
+            raise Fault(f"unknown option {word}", "see `jackin-capsule ask --help`")
     said = inquire(rest, want)
     outcome, code, reason = (str(said.get(key, "")) for key in ("outcome", "code", "reason"))
     if outcome not in _STATUS:

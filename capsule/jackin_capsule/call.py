@@ -29,7 +29,8 @@ else:
         import signal
 
 EXIT_SIGNAL_BASE = 128
-RECEIVE_BYTES = 256 * 1024  # a whole data frame
+RECEIVE_BYTES = 256 * 1024 + 4  # a whole data frame
+BUSY_BYTES = 128 * 1024  # so much at once comes of a flood only
 NOTICE_AFTER_S = 2  # a rule answers sooner, a person does not
 SILENCE_S = 3  # how long two interrupts may stay without any answer
 BACKGROUND_LOOK_S = 0.5  # how soon a terminal's stdin is noticed after `fg`
@@ -55,7 +56,7 @@ class Call:
         self.terminal: Terminal | None = None  # the caller's, if the command gets one
         self.out = bytearray()
         self.missed: list[int] = []  # signals that came during a flush
-        self.is_flushing = self.is_started = self.is_stopping = False
+        self.is_flushing = self.is_started = self.is_stopping = self.is_busy = False
         self.credit = 0  # bytes of stdin that the broker will take
         self.interrupts = 0  # passed on since the broker last said anything
         self.silent_until = self.notice_at = 0.0
@@ -224,7 +225,8 @@ class Call:
 
     def receive(self, sock: "socket.socket", frames: Frames, buffer: memoryview) -> None:
         try:
-            size = sock.recv_into(buffer)
+            # To a frame's end, so that each of a flood's is one write.
+            size = sock.recv_into(buffer, frames.missing)
         except BlockingIOError:
             return
         except OSError:  # reset, because it closed with some of ours unread
@@ -234,6 +236,11 @@ class Call:
 
             raise hung_up(self.is_started)
         self.interrupts = 0
+        if size > BUSY_BYTES and not self.is_busy:
+            from .flood import widen
+
+            self.is_busy = True
+            widen((1, 2))
         for stream, piece in frames.feed(buffer[:size]):
             if isinstance(piece, dict):
                 self.obey(piece)

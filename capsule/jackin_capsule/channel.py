@@ -29,6 +29,8 @@ else:
 # After the channel was lost: the launcher opens the capsule again once a second, and init is
 # unknown until then. A capsule without a broker pays one failed connect a second.
 RETRY_S = 1.0
+# What this init can do beside running commands: a broker may be newer than a capsule that runs.
+SKILLS = ("look", "sockets")
 _FIRST_RETRY_S = 1.25  # after the launcher's own first try
 _RECEIVE_BYTES = 64 * 1024
 _FDS_MAX = 16
@@ -40,7 +42,7 @@ class Channel:
 
     def __init__(self, spawner: "Spawner", isolation: str) -> None:
         self._spawner = spawner
-        self._hello = message("InitReady", protocol=PROTOCOL, isolation=isolation)
+        self._hello = message("InitReady", protocol=PROTOCOL, isolation=isolation, skills=SKILLS)
         self._sock: socket.socket | None = None
         self._frames = Frames()
         self._descriptors: list[int] = []
@@ -112,9 +114,10 @@ class Channel:
 
     def _obey(self, found: "Message") -> None:
         request_id, number = found.get("request_id"), found.get("number")
-        if found["type"] == "Spawn" and isinstance(request_id, str):
+        if found["type"] in ("Spawn", "Look") and isinstance(request_id, str):
             descriptors, self._descriptors = self._descriptors, []
-            self._spawner.spawn(request_id, descriptors)
+            start = self._spawner.spawn if found["type"] == "Spawn" else self._spawner.look
+            start(request_id, descriptors)
         elif found["type"] == "Kill" and isinstance(request_id, str) and isinstance(number, int):
             self._spawner.kill(request_id, number)
         elif found["type"] in ("ExecDenied", "Error"):

@@ -2,10 +2,11 @@
 
 It is process 1 of the command's own namespaces where there are any, a plain child of init's else.
 It refuses to know policy and redaction. Its control socket speaks as the host's leader does. To
-the broker: `terminal` with its master, `started PID`, `failed STAGE ERRNO`, `stopped SIGNAL`,
-`ended WAITSTATUS`. From it: `signal N`, `end`, `kill`; its end means: TERM, LEFTOVER_GRACE_S,
-KILL, leave. Invariants: values come in a memory file that nobody but this process reads, and leave
-with execve alone; the command inherits its three streams and nothing else.
+the broker: `socket` with what listens at one, `terminal` with its master, `started PID`,
+`failed STAGE ERRNO`, `stopped SIGNAL`, `ended WAITSTATUS`. From it: `signal N`, `end`, `kill`; its
+end means: TERM, LEFTOVER_GRACE_S, KILL, leave. Invariants: values come in a memory file that nobody
+but this process reads, and leave with execve alone; the command inherits its three streams and
+nothing else.
 """
 
 import errno
@@ -15,6 +16,7 @@ import time
 
 from . import kernel
 from .agent import DESCRIPTORS_MAX, become, home_of, restore_signals
+from .command_sockets import give_away
 from .command_terminal import open_terminal, take_terminal
 from .jobs import Job
 from .tree import signal_tree
@@ -54,8 +56,19 @@ class CannotStart(Exception):
 class Leader:
     """The loop that waits for the broker and for children."""
 
-    def __init__(self, job: Job, control: int, stdio: "Sequence[int]", uid: "int | None") -> None:
-        """`stdio`: stdin, stdout, stderr; none of them for a command with a terminal."""
+    def __init__(
+        self,
+        job: Job,
+        control: int,
+        stdio: "Sequence[int]",
+        uid: "int | None",
+        listeners: "Sequence[int]" = (),
+    ) -> None:
+        """`stdio`: stdin, stdout, stderr; none of them for a command with a terminal.
+
+        `listeners`: the command's sockets, for the broker.
+        """
+        self._listeners = listeners
         self._job = job
         self._control = control
         self._stdio = tuple(stdio)
@@ -104,6 +117,10 @@ class Leader:
     # --- the start ----------------------------------------------------------------------
 
     def _start(self) -> None:
+        try:
+            give_away(self._control, self._listeners)
+        except OSError as error:
+            raise CannotStart(STAGE_EXEC, error) from None
         if self._job.terminal is not None:
             try:
                 self._terminal = open_terminal(self._control, self._job.terminal, self._uid)

@@ -38,7 +38,7 @@ def doctor(words: "list[str]") -> int:
     from .main import say
 
     if any(word != "--json" for word in words):
-        raise Fault("doctor takes --json and nothing else", "see `jackin-capsule --help`")
+        raise Fault("doctor takes --json and nothing else", "see `jackin-capsule doctor --help`")
     checks = [_python(), *_way_checks(), *_path_checks(), _directory(), _terminal()]
     is_well = all(check.state == OK for check in checks)
     if words:

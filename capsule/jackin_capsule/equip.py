@@ -9,7 +9,9 @@ goes wrong here is said in a line and keeps no agent from starting.
 
 import errno
 import os
+import posix
 
+from .agent import execute
 from .problems import report
 from .registration import merge, place, read, replace
 from .teach import block, names
@@ -87,7 +89,7 @@ def is_own(path: str) -> bool:
 def become(argv: "list[str]") -> "NoReturn":
     """Be the command, or say why not."""
     try:
-        os.execvp(argv[0], argv)  # noqa: S606 - an argv without a shell is the point
+        execute(argv, posix.environ)
     except OSError as error:
         report(
             f"cannot start {argv[0]}: {error.strerror}",

@@ -12,9 +12,8 @@ import posix
 import select
 import time
 
-from . import kernel
+from . import Fault, kernel
 from .agent import Supervisor
-from .wire import Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _EXIT_TERMINATED = 128 + 15
 
 
 class Options:
-    """`[--uid N] [--run-as N] [--gate F] [--] COMMAND [ARG…]`; none when help is asked for."""
+    """`[--uid N] [--run-as N] [--gate F] [--] COMMAND [ARG…]`."""
 
     def __init__(self, words: "list[str]") -> None:
         """Raises: Fault."""
@@ -37,15 +36,11 @@ class Options:
         self.run_as: int | None = None  # the commands'
         self.gate = ""  # the launcher's pipe: its path, or its number here
         self.argv: list[str] = []
-        self.wants_help = False
         rest = list(words)
         while rest and rest[0].startswith("-"):
             word = rest.pop(0)
             if word == "--":
                 break
-            if word in ("-h", "--help"):
-                self.wants_help = True
-                return
             self._take(word, rest)
         if not rest:
             raise Fault("no command to start", "put it after the options: init -- COMMAND [ARG…]")
@@ -56,7 +51,7 @@ class Options:
     def _take(self, word: str, rest: "list[str]") -> None:
         name, is_joined, value = word.partition("=")
         if name not in ("--uid", "--run-as", "--gate"):
-            raise Fault(f"unknown option {word}", "see `jackin-capsule --help`")
+            raise Fault(f"unknown option {word}", "see `jackin-capsule init --help`")
         if not is_joined:
             value = rest.pop(0) if rest else ""
         if name == "--gate":
@@ -76,11 +71,6 @@ def init(words: "list[str]") -> int:
     Raises: Fault.
     """
     options = Options(words)
-    if options.wants_help:
-        from .main import say
-        from .manual import CAPSULE
-
-        return say(CAPSULE)
     harden()
     base = {**posix.environ}
     gate = pass_gate(options.gate) if options.gate else -1

@@ -10,13 +10,13 @@ import errno
 import os
 import stat
 
+from .agent import PROGRAMS_DIR
 from .wire import broken, decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .wire import Json
 
-PROGRAMS_DIR = b"/jackin/bin"
 # What execvp(3) searches where there is no PATH.
 _DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
@@ -37,6 +37,7 @@ class Job:
                 (_bytes(_field(one, "path")), _bytes(_field(one, "content")))
                 for one in _sequence(found.get("files", ()))
             ]
+            self.sockets = [_bytes(one) for one in _sequence(found.get("sockets", ()))]
             size = found.get("terminal")
             self.terminal = None if size is None else (_number(size, "rows"), _number(size, "cols"))
             self.address_space_bytes = _bytes_count(found.get("address_space_bytes", 0))
@@ -73,6 +74,18 @@ class Job:
         """Let go of the values; the memory is the interpreter's."""
         self.env.clear()
         self.files.clear()
+
+
+def look_for(job: Job) -> None:
+    """Return when its program is there, seen from its directory by whoever we are now.
+
+    Raises: OSError as execve(2) would.
+    """
+    program = job.program()
+    if b"/" in job.argv[0]:
+        os.stat(program)
+        if not os.access(program, os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def read_job(fd: int, base: "dict[bytes, bytes]") -> Job:

@@ -7,8 +7,7 @@ hint line.
 import posix
 import sys
 
-from . import VERSION
-from .wire import EXIT_NOT_RUN, Fault, end_process
+from . import EXIT_NOT_RUN, VERSION, Fault, end_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,26 +27,28 @@ def main(argv: "list[str] | None" = None) -> "NoReturn":
 
 
 def _run(words: "list[str]") -> int:
-    from .problems import report
-
     try:
         return _dispatch(words)
     except Fault as fault:
-        report(fault.line, fault.hint, PROGRAM)
-        return fault.status
+        return _told(fault)
     except KeyboardInterrupt:
         return 130  # 128 + SIGINT, without a banner
     except Exception as error:  # the one handler: a fault of ours is still a status and two lines
-        report(
-            f"a fault in {PROGRAM} itself: {type(error).__name__}: {error}",
-            "report it with the command that you ran",
-            PROGRAM,
-        )
-        return EXIT_NOT_RUN
+        line = f"a fault in {PROGRAM} itself: {type(error).__name__}: {error}"
+        return _told(Fault(line, "report it with the command that you ran", EXIT_NOT_RUN))
+
+
+def _told(fault: Fault) -> int:
+    from .problems import report
+
+    report(fault.line, fault.hint, PROGRAM)
+    return fault.status
 
 
 def _dispatch(words: "list[str]") -> int:
     name, rest = (words[0], words[1:]) if words else ("--help", [])
+    if name in ("-h", "--help", "help") or rest[:1] in (["-h"], ["--help"]):
+        return _help(name, rest)
     if name == "exec":
         from .shim import execute
 
@@ -59,10 +60,6 @@ def _dispatch(words: "list[str]") -> int:
     if name in ("mcp", "mcp-config", "prompt"):
         return _for_agents(name, rest)
     if name == "doctor":
-        if rest[:1] in (["-h"], ["--help"]):
-            from .manual import CAPSULE
-
-            return say(CAPSULE)
         from .doctor import doctor
 
         return doctor(rest)
@@ -74,13 +71,24 @@ def _dispatch(words: "list[str]") -> int:
         from .init import init
 
         return init(rest)
-    if name in ("-h", "--help", "help"):
-        from .manual import CAPSULE
-
-        return say(CAPSULE)
     if name in ("-V", "--version"):
         return say(f"{PROGRAM} {VERSION}\n")
     raise Fault(f"no such command: {name}", "see `jackin-capsule --help`")
+
+
+def _help(name: str, rest: "list[str]") -> int:
+    """The help of one sub-command, `NAME --help` or `help NAME`, or of them all.
+
+    Raises: Fault.
+    """
+    from .manual import CAPSULE, TOPICS
+
+    asked = rest[0] if name in ("-h", "--help", "help") and rest else name
+    if asked in TOPICS:
+        return say(TOPICS[asked])
+    if asked in ("-h", "--help", "help"):
+        return say(CAPSULE)
+    raise Fault(f"no such command: {asked}", "see `jackin-capsule --help`")
 
 
 def _for_agents(name: str, rest: "list[str]") -> int:

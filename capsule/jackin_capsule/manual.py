@@ -27,7 +27,7 @@ Standard input is passed on; in a loop over lines use </dev/null, or the command
 
 exit status
   the command's own, or 128 + n when signal n ended it
-  124   the command was ended from outside: time limit, or the broker went away
+  124   the command was ended from outside: a time limit, the operator, or the broker's own end
   126   nothing was run; standard error says why and what to do next
   127   no such command at the target
 
@@ -48,6 +48,7 @@ usage: jackin-capsule exec [OPTION…] [--] COMMAND [ARG…]
        jackin-capsule doctor [--json]
        jackin-capsule equip [--] COMMAND [ARG…]
        jackin-capsule init [--uid N] [--run-as N] [--] COMMAND [ARG…]
+       jackin-capsule NAME --help
 
 What runs inside a capsule. You are an agent and hold no credentials; these programs get a command
 run with some, after the operator said yes.
@@ -69,5 +70,74 @@ run with some, after the operator said yes.
   init      process 1 of a capsule: starts COMMAND, passes signals on, collects orphans and
             exits with COMMAND's status. Started by `jackin-broker launch`
 
-`jackin-capsule exec --help` says more of exec.
+`jackin-capsule NAME --help` says more of each.
 """
+
+# Each sub-command's own; `exec` has EXEC.
+TOPICS = {
+    "exec": EXEC,
+    "ask": """\
+usage: jackin-capsule ask [--json] [--want NAME,…] [--] COMMAND [ARG…]
+
+Would COMMAND be allowed, asked or denied, by the operator's rules alone? It prompts nobody, runs
+nothing, and says nothing of what was approved before.
+
+  --json           the answer as one object: outcome, code, reason
+  --want NAME,…    bindings that the command would need
+  --               the end of the options
+
+exit status
+  0     it would run without a question
+  3     the operator would be asked
+  126   it would be denied, or the broker cannot be asked; standard error or the answer says which
+""",
+    "mcp": """\
+usage: jackin-capsule mcp
+
+An MCP server on stdin and stdout, for an agent's program to start: its tool jackin_exec does what
+jackin-exec does. It takes no options. `jackin-capsule mcp-config` prints how to register it.
+""",
+    "prompt": """\
+usage: jackin-capsule prompt [--format plain|claude|agents]
+
+Prints the text that teaches an agent what can be run here, how, and what the answers mean.
+
+  --format F       plain: as it is, the default; claude: in a tag, for a system prompt; agents:
+                   with headings, for a file of instructions such as AGENTS.md
+""",
+    "mcp-config": """\
+usage: jackin-capsule mcp-config --client NAME [--write [--file PATH]]
+
+Prints how an agent's program is told of the MCP server.
+
+  --client NAME    claude, codex, gemini, opencode, vscode or generic
+  --write          put it into the program's own file instead: what else is there stays, and so
+                   does what somebody added to the entry, such as a timeout
+  --file PATH      with --write: into this file
+""",
+    "doctor": """\
+usage: jackin-capsule doctor [--json]
+
+Says why it does not work: looks at each part from here to the broker, with what to do about it.
+
+  --json           the same as one object
+
+exit status: 0 if all is well, 1 if any part is wrong
+""",
+    "equip": """\
+usage: jackin-capsule equip [--] COMMAND [ARG…]
+
+Tells the agents that it knows (claude, codex, gemini, opencode) of the MCP server and of
+jackin-exec, in a HOME that is the capsule's own, and is COMMAND then. `jackin-broker launch` puts
+it before the agent.
+""",
+    "init": """\
+usage: jackin-capsule init [--uid N] [--run-as N] [--] COMMAND [ARG…]
+
+Process 1 of a capsule: starts COMMAND, passes signals on, collects orphans, runs commands for the
+broker, and exits with COMMAND's status. Started by `jackin-broker launch`.
+
+  --uid N          COMMAND's uid
+  --run-as N       the uid of commands that the broker runs here
+""",
+}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "jackin-exec"
 EXIT_NOT_FOUND = 127
-EXIT_ENDED = 124  # the command was ended from outside: time limit, or nobody left to tell
+EXIT_ENDED = 124  # ended from outside: a limit, the operator, the broker, or nobody left to tell
 
 _ASK = "ask the operator"
 _NO_SOCKETS = (

@@ -1,26 +1,31 @@
 """`jackin-capsule mcp-config`: how an agent's own program is told of the MCP server.
 
-Each known program has its file and its shape; what else is in the file stays as it is. It refuses
-to know what is served. Invariants: a file is replaced whole or not at all; what cannot be read for
-certain is not written; a token goes in by its variable's name, never as a value.
+Each known program has its file and its shape; what else is in the file stays as it is, and so does
+what somebody added to our entry. It refuses to know what is served. Invariants: a file is replaced
+whole or not at all; what cannot be read for certain is not written; a token goes in by its
+variable's name, never as a value.
 """
 
 import json
 import os
 import re
 
-from .tomlmerge import merge_toml
+from .tomlmerge import merge_toml, value_of
 from .wire import Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .tomlmerge import Keys
+
 NAME = "jackin"
 CLIENTS = ("claude", "codex", "gemini", "opencode", "vscode", "generic")
 # A client may start the relay with an environment of its own making.
 _PLACES = ("JACKIN_BROKER_SOCKET", "JACKIN_BROKER_ADDR")
 _SECRET_VARIABLES = ("JACKIN_EXEC_TOKEN",)
+_OUR_VARIABLES = (*_PLACES, *_SECRET_VARIABLES)
+_CODEX_TABLE = ("mcp_servers", NAME)
 # How each client writes "the variable of that name"; codex has a list of names instead.
 _REFERENCE = {
     "claude": "${%s}",
@@ -51,10 +56,6 @@ def mcp_config(words: "list[str]") -> int:
     """
     from .main import say
 
-    if words[:1] in (["-h"], ["--help"]):
-        from .manual import CAPSULE
-
-        return say(CAPSULE)
     options = parse(words)
     if not options.writes:
         return say(fresh(options.client))
@@ -86,7 +87,7 @@ def parse(words: "list[str]") -> Options:
             else:
                 options.path = value
         else:
-            raise Fault(f"unknown option {word}", "see `jackin-capsule --help`")
+            raise Fault(f"unknown option {word}", "see `jackin-capsule mcp-config --help`")
     if options.client not in CLIENTS:
         raise Fault(
             f"no such client: {options.client or '(none)'}", "one of: " + ", ".join(CLIENTS)
@@ -148,22 +149,23 @@ def entry(client: str) -> "tuple[str, dict[str, Any]]":
     return ("servers" if client == "vscode" else "mcpServers"), table
 
 
-def codex_table() -> str:
-    """Ours, as TOML. JSON's strings and lists of strings are TOML's too."""
+def codex_keys(content: str, path: str) -> "Keys":
+    """Ours, as TOML. JSON's strings and lists of strings are TOML's too.
+
+    Raises: Fault.
+    """
     program, *args = command()
-    lines = [
-        f"[mcp_servers.{NAME}]",
-        f"command = {json.dumps(program)}",
-        f"args = {json.dumps(args)}",
-    ]
+    keys: Keys = {("command",): json.dumps(program), ("args",): json.dumps(args)}
     env = environment("codex")
-    if env:
-        pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
-        lines.append("env = { " + pairs + " }")
+    for name in _PLACES:
+        keys["env", name] = json.dumps(env[name]) if name in env else None
     passed = [name for name in _SECRET_VARIABLES if os.environ.get(name)]
     if passed:
-        lines.append(f"env_vars = {json.dumps(passed)}")
-    return "\n".join(lines) + "\n"
+        found = value_of(content, _CODEX_TABLE, "env_vars", path) or "[]"
+        missing = [json.dumps(name) for name in passed if name not in found]
+        comma = ", " if found[1:].strip() != "]" and missing else ""
+        keys["env_vars",] = f"[{', '.join(missing)}{comma}{found[1:]}"
+    return keys
 
 
 def fresh(client: str) -> str:
@@ -177,7 +179,7 @@ def merge(client: str, content: str, path: str) -> str:
     Raises: Fault when it cannot be read for certain.
     """
     if client == "codex":
-        return merge_toml(content, ("mcp_servers", NAME), codex_table(), path)
+        return merge_toml(content, _CODEX_TABLE, codex_keys(content, path), path)
     holder, table = entry(client)
     try:
         found: Any = json.loads(content or "{}")
@@ -185,7 +187,9 @@ def merge(client: str, content: str, path: str) -> str:
         raise _not_ours(path, f"is not plain JSON: {error}", client) from error
     if not is_table(found) or not is_table(found.get(holder, {})):
         raise _not_ours(path, f"has something else than a table `{holder}`", client)
-    if found.get(holder, {}).get(NAME) == table:
+    old = found.get(holder, {}).get(NAME, {})
+    table = joined(client, old, table, path)
+    if old == table:
         return content
     found[holder] = {**found.get(holder, {}), NAME: table}
     try:
@@ -193,6 +197,22 @@ def merge(client: str, content: str, path: str) -> str:
     except ValueError as error:
         raise _not_ours(path, "has a number that JSON cannot hold", client) from error
     return _LONE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n"
+
+
+def joined(client: str, old: "Any", ours: "dict[str, Any]", path: str) -> "dict[str, Any]":
+    """Our entry with what somebody added to the one that is there: timeouts, variables, a switch.
+
+    Raises: Fault.
+    """
+    env_name = "environment" if client == "opencode" else "env"
+    if not is_table(old) or not is_table(old.get(env_name, {})):
+        raise _not_ours(path, f"has something else than a table `{NAME}` with variables", client)
+    env = {key: value for key, value in old.get(env_name, {}).items() if key not in _OUR_VARIABLES}
+    env.update(ours.get(env_name, {}))
+    kept = {key: value for key, value in old.items() if key != env_name}
+    table = {**kept, **{key: ours[key] for key in ours if key != "enabled" or key not in kept}}
+    table.pop(env_name, None)
+    return {**table, env_name: env} if env else table
 
 
 def is_table(value: object) -> bool:

@@ -38,11 +38,6 @@ def relay(words: "list[str]") -> int:
 
     Raises: Fault.
     """
-    if words[:1] in (["-h"], ["--help"]):
-        from .main import say
-        from .manual import CAPSULE
-
-        return say(CAPSULE)
     if words:
         raise Fault(f"unknown option {words[0]}", "it takes none: jackin-capsule mcp")
     Relay().run()

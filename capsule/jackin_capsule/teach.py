@@ -34,7 +34,7 @@ _WHEN = (
 )
 _OUTCOMES = (
     "It ran: the exit status (exit_code) is the command's own, also when it is not 0.",
-    "124: it was ended from outside (a time limit, or the broker went away).",
+    "124: it was ended from outside (a time limit, the operator, or the broker's own end).",
     "126 (status denied): nothing was run. The code in parentheses says why, the hint what to do. "
     "It is an answer, not a glitch: do not send the same command again, and no variation of it, "
     "unless the hint says so.",
@@ -57,10 +57,6 @@ def prompt(words: "list[str]") -> int:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if word in ("-h", "--help"):
-            from .manual import CAPSULE
-
-            return say(CAPSULE)
         if word == "--format" and rest:
             kind = rest.pop(0)
         elif word.startswith("--format="):

@@ -9,12 +9,13 @@ Invariants: a frame over its limit is refused from its header; what is not UTF-8
 import posix
 import sys
 
+from . import EXIT_NOT_RUN, Fault, end_process
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Mapping, Sequence
     from json.encoder import py_encode_basestring_ascii as quote
-    from os import _exit as end_process
 
     from .jsontext import scan
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     Json = None | bool | int | float | str | bytes | Sequence["Json"] | Mapping[str, "Json"]
     Message = dict[str, Json]
 else:
-    from posix import _exit as end_process
-
     try:
         import _socket as socket
     except ImportError:  # an interpreter with another socket module
@@ -36,7 +35,7 @@ else:
 
         make_scanner = None
 
-__all__ = ["end_process", "socket"]
+__all__ = ["EXIT_NOT_RUN", "Fault", "end_process", "socket"]
 
 PROTOCOL = 1
 DEFAULT_SOCKET = b"/jackin/run/broker.sock"
@@ -47,20 +46,9 @@ MESSAGE_FROM_CAPSULE_MAX_BYTES = 4 * 1024 * 1024
 MESSAGE_TO_CAPSULE_MAX_BYTES = 16 * 1024 * 1024
 # A broker whose accept queue stays full this long is stuck, not busy.
 CONNECT_S = 10
-EXIT_NOT_RUN = 126
 MESSAGE = 0  # what `Frames` yields in the place of a stream's number
 _HEADER = 4
 _BRACE = 0x7B
-
-
-class Fault(Exception):
-    """Why the caller gets nothing: one line, the next thing to do, and the exit status."""
-
-    def __init__(self, line: str, hint: str, status: int = EXIT_NOT_RUN) -> None:
-        super().__init__(line)
-        self.line = line
-        self.hint = hint
-        self.status = status
 
 
 def _refuse_constant(name: str) -> object:
@@ -159,6 +147,11 @@ class Frames:
     def is_between_frames(self) -> bool:
         """Whether an end of the connection here would cut nothing in two."""
         return not self._held and not self._left
+
+    @property
+    def missing(self) -> int:
+        """So many bytes end the present data frame and show what follows it; 0 between frames."""
+        return self._left + _HEADER + 1 if self._left else 0
 
     def feed(self, arrived: memoryview) -> "Iterator[tuple[int, memoryview | Message]]":
         """What `arrived` completed, in order.

@@ -21,6 +21,7 @@ from mcp.server.stdio import stdio_server
 from jackin_broker.client import VERSION, Link
 from jackin_broker.errors import BrokerUnreachable
 
+from .ids import Answers, Requests
 from .server import McpServer
 
 
@@ -48,7 +49,8 @@ async def serve(channel: socket.socket) -> None:
     link.lost = _leave
     server = McpServer(link, await link.facts(), VERSION)
     async with stdio_server() as (incoming, outgoing):
-        await server.sdk.run(incoming, outgoing, server.options())
+        answers = Answers(outgoing)
+        await server.sdk.run(Requests(incoming, answers), answers, server.options())
 
 
 def _leave() -> None:

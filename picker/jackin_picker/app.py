@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from textual.app import App, SuspendNotSupported
 from textual.content import Content
 from textual.screen import Screen
+from textual.theme import Theme
 
 from jackin_broker.errors import BrokerUnreachable, JackinError
 from jackin_broker.operator_protocol import (
@@ -44,6 +45,7 @@ from .link import Link
 from .pages import PAGES, OutputScreen, PageScreen
 from .pages.page import IDLE_S
 from .palette import PaletteScreen
+from .reading import ReadDriver
 from .screen import DeskScreen
 from .stage import Clock
 from .tabs import Page
@@ -75,7 +77,7 @@ class PickerApp(App[None], inherit_bindings=False):
         is_popup: bool = False,
     ) -> None:
         """`is_popup`: it leaves by itself when nothing waits any more."""
-        super().__init__()
+        super().__init__(driver_class=ReadDriver)
         self._is_popup = is_popup
         self._answers_open = 0
         self._bell = Bell(os.environ)
@@ -95,6 +97,7 @@ class PickerApp(App[None], inherit_bindings=False):
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = theme_for(self._look).name
+        self.theme_changed_signal.subscribe(self, self._recolour)
         await self.push_screen(self._desk)
         self.set_interval(_LOOK_S, self._give_way)
         self.run_worker(self._stay_attached(), name="link")
@@ -213,6 +216,11 @@ class PickerApp(App[None], inherit_bindings=False):
     def flip_theme(self) -> None:
         """Light instead of dark, or the other way round."""
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
+
+    def _recolour(self, _: Theme) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, BoardScreen):
+                screen.board.recolour()
 
     # --- its own work -----------------------------------------------------------------
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from textual.timer import Timer
 
 from .board import BoardScreen
 from .guard import Guard
 from .stage import Stage
+
+# Textual's timer of no time at all dies of a division, and nothing would ever be armed: a key that
+# was handled long after it was pressed leaves none.
+LOOK_MIN_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,12 @@ class Arming:
         self._guarded = guarded
         self._timer: Timer | None = None
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether what is guarded counts as drawn, and is not armed yet."""
+        guarded = self._guarded()
+        return guarded is not None and guarded.guard.is_counting
+
     def draw(self) -> None:
         """Paint, and begin to count when it is painted."""
         self._screen.repaint()
@@ -50,6 +61,7 @@ class Arming:
         guarded = self._guarded()
         if guarded is not None and not guarded.guard.is_armed:
             left_s = guarded.guard.silence_left_s(self._stage.clock.now_s())
+            left_s = max(left_s, LOOK_MIN_S)
             self._timer = self._screen.set_timer(left_s, self._look)
 
     def _was_drawn(self) -> None:

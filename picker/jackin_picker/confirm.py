@@ -35,16 +35,16 @@ class ConfirmScreen(BoardScreen):
         self._lines = lines
         self._act = act
         self._guard = Guard()
-        self._arming = Arming(self, stage, lambda: Guarded(self._guard, "question", True))
+        self.arming = Arming(self, stage, lambda: Guarded(self._guard, "question", True))
 
     def on_mount(self) -> None:
-        self._arming.draw()
+        self.arming.draw()
 
     def on_screen_suspend(self) -> None:
         self._guard.hidden()
 
     def on_screen_resume(self) -> None:
-        self._arming.draw()
+        self.arming.draw()
 
     def pressed(self, event: events.Key) -> None:
         press = self._guard.press(self._stage.clock.arrival_s(event))
@@ -54,7 +54,7 @@ class ConfirmScreen(BoardScreen):
             self.dismiss()
             self._stage.background(self._do())
         else:
-            self._arming.await_silence()
+            self.arming.await_silence()
 
     async def _do(self) -> None:
         try:

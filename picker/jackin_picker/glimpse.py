@@ -10,20 +10,18 @@ from typing import Final, LiteralString
 
 from textual.content import Content
 
-from jackin_broker.operator_protocol import RequestState, RequestView
+from jackin_broker.operator_protocol import FINAL_STATES, RequestState, RequestView
 from jackin_broker.protocol import Text
 
 from .command import items_of
+from .ends import end_state, end_tail, end_words
 from .text import (
-    BAD,
     CAREFUL,
     GOOD,
     NOTHING,
-    PLAIN,
     QUIET,
     clock,
     literal,
-    number,
     own,
     row,
     span,
@@ -36,10 +34,6 @@ _SAID: Final[dict[RequestState, tuple[LiteralString, LiteralString]]] = {
     RequestState.APPROVED: ("approved", GOOD),
     RequestState.RESOLVING: ("resolving", GOOD),
     RequestState.RUNNING: ("running", GOOD),
-    RequestState.DONE: ("done", PLAIN),
-    RequestState.DENIED: ("denied", BAD),
-    RequestState.EXPIRED: ("expired", CAREFUL),
-    RequestState.CANCELLED: ("cancelled", QUIET),
 }
 _STATE_CELLS: Final = 11
 _CAPSULE_CELLS: Final = 12
@@ -54,9 +48,8 @@ _WORDS_CHARS: Final = 2000
 
 def request_line(view: RequestView, width: int, *, lasted_s: float, left_s: float = 0) -> Content:
     """The request in one line of `width` cells."""
-    words, style = _SAID[view.state]
     head = row(
-        own(words, style).truncate(_STATE_CELLS, pad=True),
+        _state(view).truncate(_STATE_CELLS, pad=True),
         literal(view.capsule, QUIET, limit=_CAPSULE_CELLS).truncate(_CAPSULE_CELLS, pad=True),
         own("  "),
     )
@@ -79,8 +72,9 @@ def command_line(view: RequestView, room: int) -> Content:
 
 def words_of(view: RequestView) -> str:
     """What a filter looks for a request in."""
-    texts = (view.capsule, view.state.value, view.outcome, *items_of(view)[:_ITEMS_SHOWN])
-    return " ".join(_plain(text) for text in texts)
+    ended = end_words(view).plain if view.state in FINAL_STATES else ""
+    known = (view.capsule, view.state.value, view.outcome, ended)
+    return " ".join(_plain(text) for text in (*known, *items_of(view)[:_ITEMS_SHOWN]))
 
 
 def resolving_words(view: RequestView, lasted_s: float) -> Content:
@@ -88,6 +82,13 @@ def resolving_words(view: RequestView, lasted_s: float) -> Content:
     if view.state not in {RequestState.APPROVED, RequestState.RESOLVING} or lasted_s < SLOW_S:
         return NOTHING
     return row(own("getting its credentials, ", CAREFUL), span(lasted_s, CAREFUL))
+
+
+def _state(view: RequestView) -> Content:
+    if view.state in FINAL_STATES:
+        return end_state(view)
+    words, style = _SAID[view.state]
+    return own(words, style)
 
 
 def _tail(view: RequestView, lasted_s: float, left_s: float) -> Content:
@@ -98,12 +99,8 @@ def _tail(view: RequestView, lasted_s: float, left_s: float) -> Content:
             return resolving_words(view, lasted_s)
         case RequestState.RUNNING:
             return clock(lasted_s)
-        case RequestState.DONE if view.exit_code is not None:
-            style = QUIET if view.exit_code == 0 else CAREFUL
-            took = row(own(" after ", QUIET), clock(view.running_s, QUIET))
-            return row(own("exit ", style), number(view.exit_code, style), took)
         case _:
-            return literal(view.outcome, QUIET, limit=24) if view.outcome else NOTHING
+            return end_tail(view)
 
 
 def _plain(text: Text) -> str:

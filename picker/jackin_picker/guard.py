@@ -19,9 +19,10 @@ from typing import Final
 
 # DESIGN §7. Longer than the gap between two keys of someone who types without looking.
 ARM_S: Final = 0.4
-# A paste without brackets arrives in one read, its keys microseconds apart. The fastest fingers
-# leave 20 ms between two keys, and a terminal repeats a held one every 30 ms.
-BURST_S: Final = 0.005
+# A paste without brackets arrives in one read, its keys at one moment (`reading.py`), or in two
+# that follow each other at once. The fastest fingers leave 20 ms between two keys, and a terminal
+# repeats a held one every 30 ms.
+BURST_S: Final = 0.015
 
 
 class Press(Enum):
@@ -45,6 +46,11 @@ class Guard:
     @property
     def is_armed(self) -> bool:
         return self._armed_at_s is not None
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether it is drawn, and the silence before it is armed goes on."""
+        return self._silent_since_s is not None and not self.is_armed
 
     @property
     def may_run(self) -> bool:

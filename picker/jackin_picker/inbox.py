@@ -34,16 +34,18 @@ class Inbox:
         self._live: dict[str, _Heard] = {}
         self._recent: deque[RequestView] = deque(maxlen=RECENT_MAX)
         self._chosen = ""
+        self._lists: tuple[list[RequestView], list[RequestView]] | None = None
 
     def replace(self, requests: tuple[RequestView, ...], at_s: float) -> None:
         """The desk as it is now, oldest first: after attaching."""
-        known, self._live = self._live, {}
+        known, self._live, self._lists = self._live, {}, None
         for view in requests:
             if view.state not in FINAL_STATES:
                 self._live[view.id] = _heard(view, known.get(view.id), at_s)
 
     def take(self, view: RequestView, at_s: float) -> None:
         """A request that is new, moved on, or ended."""
+        self._lists = None
         if view.state in FINAL_STATES:
             if self._live.pop(view.id, None) is not None:
                 self._recent.appendleft(view)
@@ -62,13 +64,13 @@ class Inbox:
 
     @property
     def waiting(self) -> list[RequestView]:
-        """Oldest first."""
-        return [view for view in self._views() if view.state is RequestState.WAITING]
+        """Oldest first. The same list, not to be changed, until a request changes."""
+        return self._split()[0]
 
     @property
     def under_way(self) -> list[RequestView]:
-        """Decided and not ended, oldest first."""
-        return [view for view in self._views() if view.state is not RequestState.WAITING]
+        """Decided and not ended, oldest first; a list as `waiting` is."""
+        return self._split()[1]
 
     @property
     def recent(self) -> list[RequestView]:
@@ -100,8 +102,14 @@ class Inbox:
         heard = self._live.get(view.id)
         return at_s - heard.since_s if heard is not None else 0.0
 
-    def _views(self) -> list[RequestView]:
-        return [heard.view for heard in self._live.values()]
+    def _split(self) -> tuple[list[RequestView], list[RequestView]]:
+        if self._lists is None:
+            views = [heard.view for heard in self._live.values()]
+            self._lists = (
+                [view for view in views if view.state is RequestState.WAITING],
+                [view for view in views if view.state is not RequestState.WAITING],
+            )
+        return self._lists
 
 
 def _heard(view: RequestView, before: _Heard | None, at_s: float) -> _Heard:

@@ -2,7 +2,8 @@
 
 It refuses to know what an entry is and which keys there are. Invariants: the cursor follows its
 entry, not its place, so that what arrives above does not change what a key acts on; an entry that
-is gone leaves the cursor at the same place; only what is seen is drawn.
+is gone leaves the cursor at the same place; only what is seen is drawn; what did not change is
+neither made nor searched again.
 Pure.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from textual.content import Content
 
@@ -29,6 +31,33 @@ class Entry:
     draw: Callable[[int], Sequence[Content]]
 
 
+T = TypeVar("T")
+
+
+class Entries(Generic[T]):
+    """The entries of things that are replaced when they change, made once for each."""
+
+    def __init__(self, make: Callable[[T], Entry]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[T, Entry]] = {}
+        self._things: Sequence[T] = ()
+        self._entries: list[Entry] = []
+
+    def of(self, things: Sequence[T]) -> list[Entry]:
+        """One for each, in their order; the same list for the same sequence."""
+        if things is self._things:
+            return self._entries
+        former, self._made = self._made, {}
+        entries: list[Entry] = []
+        for thing in things:
+            # By identity: to compare two requests takes longer than to make an entry.
+            known = former.get(id(thing)) or (thing, self._make(thing))
+            self._made[id(thing)] = known
+            entries.append(known[1])
+        self._things, self._entries = things, entries
+        return entries
+
+
 class Listing:
     """The entries, the cursor, the filter."""
 
@@ -39,17 +68,30 @@ class Listing:
         self._index = 0
         self._cursor = ""
         self._top = 0
+        self._words: dict[str, tuple[Entry, str]] = {}  # of all, while there is a filter
         self.filter = ""
+        self._shown_filter = ""
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """These are the entries now."""
-        self._all = entries
+        """These are the entries now; a sequence that was shown before did not change."""
+        if entries is self._all and self.filter == self._shown_filter:
+            return
+        self._all, self._shown_filter = entries, self.filter
         wish = self.filter.casefold()
         self._seen = entries
         if wish:
-            self._seen = [entry for entry in entries if wish in entry.words().casefold()]
+            self._seen = [entry for entry in entries if wish in self._words_of(entry)]
+        self._words = {e.id: self._words[e.id] for e in entries} if wish else {}
+        if self._index < len(self._seen) and self._seen[self._index].id == self._cursor:
+            return
         places = (index for index, entry in enumerate(self._seen) if entry.id == self._cursor)
         self._put(next(places, self._index))
+
+    def _words_of(self, entry: Entry) -> str:
+        known = self._words.get(entry.id)
+        if known is None or known[0] is not entry:
+            known = self._words[entry.id] = (entry, entry.words().casefold())
+        return known[1]
 
     def narrow(self, wish: str) -> None:
         """Show only what holds `wish`."""

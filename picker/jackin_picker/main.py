@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from jackin_broker.errors import JackinError
 from jackin_broker.operator_client import BlockingClient
+
+from .hangup import watch_hangup
 
 if TYPE_CHECKING:
     from .app import PickerApp
@@ -63,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Textual takes a quarter of a second to import; the errors above do not wait for it.
     from .app import PickerApp
 
+    gc.freeze()  # what was imported stays: looking through it again takes longer than a key may
     app = PickerApp(socket_path, look=options.theme, is_popup=options.popup)
     asyncio.run(_run(app))
     if app.failure:
@@ -84,6 +88,7 @@ async def _run(app: PickerApp) -> None:
 
     for number in _END_SIGNALS:
         signal.signal(number, end)
+    watch_hangup(sys.stdin.fileno())
     await app.run_async()
 
 

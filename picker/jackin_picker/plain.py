@@ -21,6 +21,7 @@ from textual.content import Content
 from jackin_broker.errors import JackinError
 from jackin_broker.operator_protocol import (
     Attached,
+    Output,
     Push,
     RequestChanged,
     RequestState,
@@ -111,6 +112,16 @@ class PlainSession:
         else:
             self._news.append(line)
 
+    @property
+    def width(self) -> int:
+        """Cells of a line."""
+        return self.terminal.width
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request is being answered: news and output wait then."""
+        return self.prompt is not None
+
     def now_s(self) -> float:
         return time.monotonic()
 
@@ -149,12 +160,16 @@ class PlainSession:
             self._ring(push.request)
             self._answers.heard(push.request)
             self.follow()
+        elif isinstance(push, Output):
+            self._answers.pages.output.take(push)
 
     def lost(self, reason: str) -> None:
         if self.prompt is not None:
             self._close()
         self.inbox.replace((), self.now_s())
         self.say([row(own("The broker is not there: "), literal(reason))])
+        if self._answers.pages.output.forget():
+            self.say([own("No output is said any more.")])
 
     def _ring(self, view: RequestView) -> None:
         sequence = self._bell.heard(view)

@@ -19,7 +19,6 @@ from jackin_broker.operator_protocol import (
     Decided,
     DenyAll,
     Done,
-    KillRequest,
     ListRequests,
     Requests,
     RequestState,
@@ -34,13 +33,12 @@ from .link import Link
 from .plain_lines import (
     HELP,
     over_line,
-    running_line,
     term_lines,
     terms_of,
     ticked_line,
-    waiting_line,
 )
-from .plain_prompt import PlainPrompt, new_number
+from .plain_pages import VERBS, PlainPages
+from .plain_prompt import PlainPrompt
 from .plain_terminal import PlainTerminal
 from .plain_words import Order, Verb
 from .terms import offer_lines
@@ -64,6 +62,12 @@ class Session(Protocol):
     @property
     def inbox(self) -> Inbox: ...
 
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def is_asking(self) -> bool: ...
+
     def say(self, lines: Iterable[Content]) -> None: ...
 
     def tell(self, line: Content) -> None: ...
@@ -86,7 +90,7 @@ class PlainAnswers:
         self._session: Final = session
         self._link: Final = link
         self._handover: Final = Handover()
-        self._killable: dict[str, str] = {}  # the number that was shown → the request
+        self.pages: Final = PlainPages(session, link, self._start)
         self._approved: set[str] = set()  # here, and not over
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_busy = False
@@ -94,12 +98,14 @@ class PlainAnswers:
     async def close(self) -> None:
         """Wait for nothing any more."""
         self._handover.end()
+        self.pages.output.forget()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def heard(self, view: RequestView) -> None:
         """News of a request: what was approved here is told of when it is over."""
+        self.pages.output.heard(view)
         if view.state in FINAL_STATES and view.id in self._approved:
             self._approved.discard(view.id)
             self._session.tell(over_line(view, self._session.terminal.width))
@@ -115,10 +121,8 @@ class PlainAnswers:
                 session.leave()
             case Verb.HELP:
                 session.say(HELP)
-            case Verb.LIST:
-                self._list()
-            case Verb.KILL:
-                self._kill(order)
+            case verb if verb in VERBS:
+                self.pages.obey(order)
             case Verb.UNLOCK:
                 self._unlock()
             case Verb.UNKNOWN:
@@ -171,41 +175,13 @@ class PlainAnswers:
             ]
         )
 
-    def _list(self) -> None:
-        session, inbox, width = self._session, self._session.inbox, self._session.terminal.width
-        running = inbox.under_way
-        self._killable.clear()
-        while len(self._killable) < min(len(running), 500):
-            self._killable.setdefault(str(new_number()), running[len(self._killable)].id)
-        numbers = {request_id: int(number) for number, request_id in self._killable.items()}
-        lines = [
-            waiting_line(view, width, inbox.left_s(view, session.now_s())) for view in inbox.waiting
-        ]
-        lines += [running_line(numbers[v.id], v, width) for v in running if v.id in numbers]
-        session.say(lines or [own("Nothing waits, nothing runs.")])
-
     def _unlock(self) -> None:
         """The passphrase is read by the command line, never by this process."""
         self._session.terminal.listen()
         self._handover.run(("vault", "unlock"))
         self._session.ask()
 
-    # --- what ends something ----------------------------------------------------------
-
-    def _kill(self, order: Order) -> None:
-        request_id = self._killable.pop(order.number, "")
-        if not request_id:
-            self._session.say([own("list says which number ends what: nothing was ended.")])
-            return
-        self._start(self._end(request_id))
-
-    async def _end(self, request_id: str) -> None:
-        try:
-            await self._link.call(KillRequest(0, request_id))
-        except JackinError as error:
-            self._session.tell(row(own("Not ended: "), literal(str(error))))
-        else:
-            self._session.tell(own("It is being ended."))
+    # --- what decides ------------------------------------------------------------------
 
     def _decide(self, prompt: PlainPrompt, order: Order, press: Press) -> None:
         decision = prompt.decide(order, press)

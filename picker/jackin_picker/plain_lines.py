@@ -17,6 +17,7 @@ from textual.content import Content
 from jackin_broker.operator_protocol import BindingView, GrantKind, GrantOffer, RequestView
 
 from .command import GLANCE_CHARS, GLANCE_ITEMS, items_of, legibility_of
+from .ends import end_words
 from .facts import facts_of, notices_of
 from .glimpse import command_line
 from .terms import Offer, term_words
@@ -48,6 +49,12 @@ HELP: Final = (
     own("  again         say the request once more"),
     own("  next          leave it for later, go to the next one"),
     own("  list          what waits and what runs; kill 456 ends what runs under that number"),
+    own("  output 456    what it writes, as it writes it; silent stops that"),
+    own("  history       what ended, and how; history 2 says all of the second"),
+    own("  grants        what may run again unasked; revoke 789 takes one back,"),
+    own("                revoke all 789 takes all back and ends all that runs"),
+    own("  rules         the configured rules; rules 2 says all of the second"),
+    own("  credentials   what can be lent, and where it comes from; no values"),
     own("  unlock        unlock the vault, its passphrase is asked for and not shown"),
     own("  quit          leave; what waits goes on waiting, what runs goes on running"),
     own("A request is ready after 0.4 seconds without a key, what you type before is dropped."),
@@ -158,23 +165,7 @@ def _term(offer: GrantOffer | None) -> Content:
     return row(own("deny it from now on, for "), number(offer.term.amount), own(" days"))
 
 
-def running_line(code: int, view: RequestView, width: int) -> Content:
-    """What runs, with the number that ends it."""
-    return row(
-        own("Runs, kill "), process_id(code), own(" ends it: "), command_line(view, width - 30)
-    )
-
-
-def waiting_line(view: RequestView, width: int, left_s: float) -> Content:
-    """What waits."""
-    left = row(own(" for "), clock(left_s), own(" more: "))
-    return row(own("Waits"), left, command_line(view, width - 24))
-
-
 def over_line(view: RequestView, width: int) -> Content:
     """What became of a request."""
-    status = NOTHING
-    if view.exit_code is not None:
-        status = row(own(", exit status "), process_id(view.exit_code))
-    outcome = literal(view.outcome or view.state.value, limit=40)
-    return row(own("Over, "), outcome, status, own(": "), command_line(view, width - 44))
+    head = row(own("Over, "), end_words(view), own(": "))
+    return row(head, command_line(view, width - head.cell_length))

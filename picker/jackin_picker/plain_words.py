@@ -22,6 +22,14 @@ class Verb(Enum):
     DENY = "deny"
     DENY_ALL = "deny all"
     KILL = "kill"
+    GRANTS = "grants"
+    REVOKE = "revoke"
+    REVOKE_ALL = "revoke all"
+    RULES = "rules"
+    CREDENTIALS = "credentials"
+    HISTORY = "history"
+    OUTPUT = "output"
+    SILENT = "silent"
     TICK = "tick"
     UNTICK = "untick"
     TERMS = "terms"
@@ -56,12 +64,17 @@ _ALONE: Final = {
     "next": Verb.NEXT,
     "n": Verb.NEXT,
     "list": Verb.LIST,
+    "silent": Verb.SILENT,
+    "credentials": Verb.CREDENTIALS,
     "unlock": Verb.UNLOCK,
     "help": Verb.HELP,
     "?": Verb.HELP,
     "quit": Verb.QUIT,
     "q": Verb.QUIT,
 }
+# Pages: alone they say what there is, with a place all of one.
+_PAGES: Final = {"grants": Verb.GRANTS, "rules": Verb.RULES, "history": Verb.HISTORY}
+_NUMBERED: Final = {"run": Verb.RUN, "kill": Verb.KILL, "output": Verb.OUTPUT}
 _PLACED: Final = {"tick": Verb.TICK, "untick": Verb.UNTICK, "term": Verb.TERM}
 # More digits are no place in any list, and long to read as a number.
 _DIGITS_MAX: Final = 6
@@ -80,11 +93,23 @@ def order_in(line: str) -> Order:
         places = _places(rest)
         is_one = head != "term" or len(places) == 1
         return Order(_PLACED[head], places=places) if places and is_one else UNKNOWN
-    if head in ("run", "kill"):
-        verb = Verb.RUN if head == "run" else Verb.KILL
+    if head in _PAGES:
+        is_known = len(rest) <= 1 and all(map(_is_number, rest))
+        return Order(_PAGES[head], places=_places(rest)) if is_known else UNKNOWN
+    if head in _NUMBERED:
         is_one = len(rest) == 1 and _is_number(rest[0])
-        return Order(verb, number=rest[0]) if is_one else UNKNOWN
+        return Order(_NUMBERED[head], number=rest[0]) if is_one else UNKNOWN
+    if head == "revoke":
+        return _revocation(rest)
     return _denial(rest) if head == "deny" else UNKNOWN
+
+
+def _revocation(rest: list[str]) -> Order:
+    """`revoke NUMBER` and `revoke all NUMBER`."""
+    verb = Verb.REVOKE_ALL if rest[:1] == ["all"] else Verb.REVOKE
+    words = rest[1:] if verb is Verb.REVOKE_ALL else rest
+    is_one = len(words) == 1 and _is_number(words[0])
+    return Order(verb, number=words[0]) if is_one else UNKNOWN
 
 
 def _denial(rest: list[str]) -> Order:

@@ -25,6 +25,7 @@ from jackin_broker.operator_protocol import (
 from .arming import Arming, Guarded
 from .board import BoardScreen
 from .choosing import TermsScreen
+from .ends import end_words
 from .glimpse import resolving_words
 from .idle import Idle, idle_sheet
 from .prompt import Key, OpenPrompt, Outcome, Wish
@@ -46,7 +47,7 @@ class DeskScreen(BoardScreen):
         self._stage = stage
         self._prompt: OpenPrompt | None = None
         self._sheet = Sheet(())
-        self._arming = Arming(self, stage, self._guarded)
+        self.arming = Arming(self, stage, self._guarded)
         self.note: Content = NOTHING
 
     def on_mount(self) -> None:
@@ -99,7 +100,7 @@ class DeskScreen(BoardScreen):
             if latest is not None and latest.state is RequestState.WAITING:
                 is_same = latest is shown.view or view_digest(latest) == shown.digest
                 if is_same and inbox.current is latest:
-                    self.repaint()
+                    self.repaint_soon()  # how many wait
                     return
                 self.note = NOTHING if is_same else own("the request changed: look again")
             else:
@@ -108,13 +109,14 @@ class DeskScreen(BoardScreen):
         current = inbox.current
         if current is not None:
             self._open(current)
-        self.repaint()
+        else:
+            self.repaint_soon()  # what goes on; `_close` asked for what is urgent
 
     def _open(self, view: RequestView) -> None:
         self._stage.uncover(self)
         self._prompt = OpenPrompt(view, self.note)
         self.note = NOTHING
-        self._arming.draw()
+        self.arming.draw()
 
     def _close(self) -> None:
         self._stage.uncover(self)
@@ -136,7 +138,7 @@ class DeskScreen(BoardScreen):
             return
         key = Key(event.key, event.character, self._stage.clock.arrival_s(event))
         self._obey(prompt, prompt.press(key))
-        self._arming.await_silence()
+        self.arming.await_silence()
 
     def _obey(self, prompt: OpenPrompt, outcome: Outcome) -> None:
         inbox = self._stage.inbox
@@ -217,10 +219,10 @@ class DeskScreen(BoardScreen):
             self._prompt.guard.hidden()
 
     def on_screen_resume(self) -> None:
-        self._arming.draw()
+        self.arming.draw()
 
     def on_resize(self) -> None:
-        self._arming.draw()
+        self.arming.draw()
 
     # --- drawing ----------------------------------------------------------------------
 
@@ -264,6 +266,8 @@ def _farewell(view: RequestView | None, *, is_ours: bool) -> Content:
     if view.state is RequestState.CANCELLED:
         return own("the caller of the request before this went away")
     is_denied = view.state is RequestState.DENIED
+    if is_denied and view.outcome not in ("", "operator_denied"):  # nobody's answer
+        return row(own("the one before was not run, "), end_words(view))
     if is_ours:
         return own("you denied the one before") if is_denied else own("you approved the one before")
     if is_denied:

@@ -52,6 +52,24 @@ class Tail:
         unended = [TailLine(which, data) for which, data in self._open.items() if data]
         return [*self._lines, *unended]
 
+    def drain(self) -> list[TailLine]:
+        """The whole lines that came since the last time; they are not kept any more."""
+        lines = list(self._lines)
+        self._lines.clear()
+        return lines
+
+    def take_dropped(self) -> int:
+        """How many lines were dropped since the last time."""
+        count, self.dropped = self.dropped, 0
+        return count
+
+    def end(self) -> None:
+        """Nothing more comes: lines without an end are whole."""
+        for is_stderr, rest in self._open.items():
+            if rest:
+                self._put(rest, is_stderr)
+        self._open = {False: b"", True: b""}
+
     def _put(self, line: bytes, is_stderr: bool) -> None:
         for start in range(0, max(1, len(line)), LINE_MAX_BYTES):
             self.dropped += len(self._lines) == LINES_MAX

@@ -14,14 +14,22 @@ import msgspec
 from textual.content import Content
 
 from jackin_broker.display import show
-from jackin_broker.operator_protocol import GrantKind, GrantOffer, GrantTerm, stored_text
+from jackin_broker.operator_protocol import (
+    GrantKind,
+    GrantOffer,
+    GrantTerm,
+    GrantView,
+    RuleView,
+    stored_text,
+)
 
-from .text import CAREFUL, LABEL, NOTHING, QUIET, drawn, literal, number, own, row
+from .text import CAREFUL, LABEL, NOTHING, QUIET, drawn, literal, number, own, row, span
 
 _ARGV: Final = "argv = "
 # Enough to know a command again; the whole text stands below the list.
 _ITEMS: Final = 12
 _ITEM_CHARS: Final = 60
+_ENDS_CHARS: Final = 24
 # None: once, nothing is stored.
 Offer = GrantOffer | None
 
@@ -80,3 +88,32 @@ def offer_lines(offer: Offer, ticked: tuple[str, ...], width: int) -> list[Conte
     if offer.approve and not ticked:
         lines.append(own("! no credential is ticked yet: it would be for none", CAREFUL))
     return [*lines, *text_lines(stored_text(offer.text, ticked), width)]
+
+
+def left_words(grant: GrantView, now_s: float) -> Content:
+    """How much of a grant is left."""
+    parts: list[Content] = []
+    if grant.uses_left is not None:
+        uses = own(" use left") if grant.uses_left == 1 else own(" uses left")
+        parts.append(row(number(grant.uses_left), uses))
+    if grant.expires_at is not None:
+        parts.append(row(span(grant.expires_at - now_s), own(" left")))
+    if not parts:
+        return own("no end", CAREFUL)
+    return row(parts[0], own(", "), parts[1]) if len(parts) > 1 else parts[0]
+
+
+def used_words(thing: GrantView | RuleView, now_s: float) -> Content:
+    """When it was used last."""
+    if thing.last_used_at is None:
+        return own("never used", QUIET)
+    return row(own("used ", QUIET), span(now_s - thing.last_used_at, QUIET), own(" ago", QUIET))
+
+
+def ends_words(rule: RuleView) -> Content:
+    """When a rule ends, or that it has."""
+    if rule.has_ended:
+        return own("has ended", CAREFUL)
+    if not rule.ends:
+        return own("no end", QUIET)
+    return row(own("until ", QUIET), literal(rule.ends, QUIET, limit=_ENDS_CHARS))

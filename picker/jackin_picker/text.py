@@ -9,14 +9,19 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, LiteralString
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from textual.content import Content, Span
+from textual.strip import Strip as Strip
+from textual.visual import Visual
 
 from jackin_broker.display import Shown, show
 from jackin_broker.protocol import Text
 
 from .editor import LineEditor
+
+if TYPE_CHECKING:  # plain mode draws no widget, and need not wait for them
+    from textual.widget import Widget
 
 # Styles. Each has a sign or a word beside it: colour is never the only one.
 PLAIN: Final = ""
@@ -178,6 +183,18 @@ def spread(left: Content, right: Content, width: int, style: LiteralString = PLA
 def flush(line: Content, width: int) -> Content:
     """The line at exactly `width` cells."""
     return line.truncate(width, pad=True)
+
+
+def is_same(line: Content, other: Content) -> bool:
+    """Whether both look the same; Textual compares the text alone."""
+    return line.plain == other.plain and line.spans == other.spans
+
+
+def strip_of(line: Content, widget: Widget) -> Strip:
+    """The line as the widget draws it, in the colours that hold now."""
+    width = widget.size.width
+    made = Visual.to_strips(widget, line, width, 1, widget.visual_style)
+    return made[0] if made else Strip.blank(width)
 
 
 def rule(width: int) -> Content:

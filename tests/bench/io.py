@@ -34,6 +34,8 @@ from support import real  # noqa: E402 - found by the line above
 from support.commands import UNCONFINED, Sink, confined, run, workdir_at  # noqa: E402 - found by the line above
 
 MIB: Final = 1024 * 1024
+# Until the other one listens; a socket is there a moment before.
+RETRY: Final = "retry=9999,interval=0.001"
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TRUE: Final = "/bin/true"
 
@@ -67,8 +69,7 @@ def socat_script(size: int, place: str) -> str:
     """The bytes through a Unix socket, socat at either end, as a wire would be."""
     return (
         f"socat -u -b65536 UNIX-LISTEN:{place},unlink-early - > /dev/null & server=$!; "
-        f"while ! test -S {place}; do :; done; "
-        f"head -c {size} /dev/zero | socat -u -b65536 - UNIX-CONNECT:{place}; wait $server"
+        f"head -c {size} /dev/zero | socat -u -b65536 - UNIX-CONNECT:{place},{RETRY}; wait $server"
     )
 
 

@@ -6,11 +6,15 @@ Throughput at 9, 95, 978 and 9,691 needles, all forms and the projection on, wit
 stream, one a MiB, one a line; beside a `bytes.replace` loop and an `re` alternation over the same
 needles, neither of which carries anything from one chunk to the next. Chunk sizes; streams made
 to be slow; the feed of one key; registration. Times are processor time: other programs on the
-machine do not count. Slow ways are measured on less of the log.
+machine do not count. Slow ways are measured on less of the log. Then a key and a start through
+`jackin-exec`, with credentials and without, in wall time.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import random
 import re
 import statistics
 import subprocess
@@ -23,8 +27,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "tests")]
 
-from jackin_broker.redact.needles import NeedleSet, build  # noqa: E402 - found by the line above
-from jackin_broker.redact.stream import Redactor  # noqa: E402 - found by the line above
+from jackin_broker.bindings import Redact  # noqa: E402 - found by the line above
+from jackin_broker.redact.needles import NeedleSet, build  # noqa: E402 - as above
+from jackin_broker.redact.stream import Redactor  # noqa: E402 - as above
+from support.agent import Agent  # noqa: E402 - as above
+from support.broker import broker  # noqa: E402 - as above
+from support.real import short_directory  # noqa: E402 - as above
 from support.redaction_load import build_log, credentials, needles_of  # noqa: E402 - as above
 
 MIB: Final = 1024 * 1024
@@ -145,6 +153,13 @@ def slow_streams(rounds: int) -> None:
     for name, stream in streams.items():
         speed = mb_per_s(lambda s=stream: by_us(needles, cut(s)), rounds)
         print(f"95 needles, {name}: {speed:.0f} MB/s")
+    rng, alike = random.Random(3), b"service-production-"
+    tokens = [alike + rng.randbytes(12).hex().encode() for _ in range(200)]
+    needles = build([(f"S{at}", token, Redact.ON) for at, token in enumerate(tokens)])
+    chunks = cut((alike + b"~ ") * (MIB // 20))
+    speed = mb_per_s(lambda: by_us(needles, chunks), rounds)
+    print(f"200 tokens that begin alike, their beginning over and over: {speed:.0f} MB/s")
+    needles = needles_of(95)
     redactor = Redactor(needles)
     began = time.process_time()
     for at in range(20_000):
@@ -194,6 +209,93 @@ def beside_cat(log: bytes, rounds: int) -> None:
     print(f"the same log through cat: {statistics.median(speeds):.0f} MB/s of wall time")
 
 
+PROGRAMS_CONFIG: Final = """schema = 1
+[env]
+{entries}
+[capsules.web]
+kind = "none"
+host_binaries = ["cat", "true"]
+[capsules.web.binaries.cat]
+confine = false
+[capsules.web.binaries.true]
+confine = false
+[[rules]]
+action = "allow"
+argv = ["cat"]
+stdin = "live"
+[[rules]]
+action = "allow"
+argv = ["true"]
+[[rules]]
+action = "allow"
+argv = ["cat", "-u"]
+bindings = {names}
+stdin = "live"
+trust_cwd = true
+[[rules]]
+action = "allow"
+argv = ["true", "x"]
+bindings = {names}
+trust_cwd = true
+"""
+
+
+def through_the_programs(is_quick: bool) -> None:
+    """A key and a start through `jackin-exec`, with a hundred credentials and without."""
+    with short_directory() as folder:
+        made = credentials(100)
+        for name, value, _ in made:
+            (folder / name).touch(mode=0o600)
+            (folder / name).write_bytes(value)
+        entries = "\n".join(
+            f'{name} = {{ file = "{folder / name}", on_demand = true }}' for name, _, _ in made
+        )
+        names = json.dumps([name for name, _, _ in made])
+        with broker(PROGRAMS_CONFIG.format(entries=entries, names=names)) as running:
+            agent = Agent(running, "web", folder)
+            echoes = [key_echoes_s(agent, argv, 100 if is_quick else 500) for argv in CATS]
+            starts = [start_s(agent, argv, 5 if is_quick else 20) for argv in TRUES]
+    for what, (plain, masked) in (("a key's echo", echoes), ("a start", starts)):
+        print(
+            f"{what} through jackin-exec: p50 {plain * 1e3:.2f} ms without a credential, "
+            f"{masked * 1e3:.2f} ms with 100 ({len(build(made))} needles)"
+        )
+
+
+CATS: Final = (("cat",), ("cat", "-u"))
+TRUES: Final = (("true",), ("true", "x"))
+
+
+def key_echoes_s(agent: Agent, argv: tuple[str, ...], count: int) -> float:
+    """The median time from a key to its echo."""
+    took: list[float] = []
+    with agent.running(*argv, stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for at in range(count + 1):
+            key = b"~#"[at % 2 :][:1]
+            began = time.perf_counter()
+            os.write(child.stdin.fileno(), key)
+            assert os.read(child.stdout.fileno(), 1) == key
+            if at:  # the first waits for the command
+                took.append(time.perf_counter() - began)
+        child.stdin.close()
+        child.stdin = None
+        child.wait(30)
+    return statistics.median(took)
+
+
+def start_s(agent: Agent, argv: tuple[str, ...], count: int) -> float:
+    """The median time from a call to its end."""
+    took: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        done = agent.run(*argv)
+        took.append(time.perf_counter() - began)
+        assert done.returncode == 0, done.stderr
+    return statistics.median(took)
+
+
 def main() -> None:
     is_quick = "--quick" in sys.argv[1:]
     log = build_log((4 if is_quick else 64) * MIB)
@@ -202,6 +304,7 @@ def main() -> None:
     beside_cat(log, rounds)
     chunk_sizes(log[: 16 * MIB], rounds)
     slow_streams(rounds)
+    through_the_programs(is_quick)
     print("goals held" if all(good) else "a goal is missed")
 
 

@@ -258,7 +258,9 @@ def test_two_values_for_one_variable_are_refused(place: Place) -> None:
         (("stdin",), {"has_terminal": True}, "has a terminal"),
         (("prompt",), {"stdin": StdinKind.LIVE}, "a stdin of its own"),
         (("prompt",), {"target": Target.CAPSULE}, "inside a capsule"),
-        (("ssh-agent",), {"target": Target.CAPSULE}, "inside the capsule"),
+        (("file",), {"why_no_files": "the agent sees them"}, "the agent sees them"),
+        (("ssh-agent",), {"why_no_files": "the agent sees them"}, "the agent sees them"),
+        (("ssh-agent",), {"why_no_sockets": "of an earlier version"}, "of an earlier version"),
     ],
 )
 def test_what_cannot_go_there_is_refused_before_a_source_is_asked(

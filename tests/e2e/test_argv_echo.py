@@ -68,6 +68,27 @@ def test_what_only_a_source_knows_is_told_when_it_was_asked() -> None:
         assert lines[event]["argv_holds"] == ["STORED"]
 
 
+def test_no_directory_or_reason_in_the_record_repeats_a_value() -> None:
+    """Where a program is called, and what is said of one that is not listed, an agent writes."""
+    written = f"tok-{secrets.token_hex(12)}"
+    with short_directory() as folder:
+        place = folder / f"at-{written}"
+        place.mkdir()
+        with broker(CONFIG.format(folder=folder, written=written)) as running:
+            with Agent(running, "web", place).running("true") as child:
+                running.deny(running.wait_for_request()["id"])
+                assert finish(child).returncode == 126
+            with Agent(running, "web", folder).running(f"no-{written}") as child:
+                assert finish(child).returncode == 126
+            place.rmdir()
+            record = running.audit_file.read_text()
+            lines = [line for line in running.audit() if "argv" in line]
+    assert [line["event"] for line in lines] == ["asked", "refused", "refused"]
+    assert "/at-[redacted:WRITTEN]" in lines[0]["cwd"]
+    assert "no-[redacted:WRITTEN] is not among the host binaries" in lines[2]["reason"]
+    assert written not in record
+
+
 def _store(folder: Path, value: str) -> None:
     (folder / "stored").touch(mode=0o600)
     (folder / "stored").write_text(value)

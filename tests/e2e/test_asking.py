@@ -19,7 +19,8 @@ from support.allowed import Allowed, allowed
 from support.broker import program
 from support.real import end_process, wait_until
 
-AT_ONCE_S = 1.0
+# A second, and what a loaded machine adds; what is excluded is a wait for somebody.
+AT_ONCE_S = 5.0
 WAITING_MAX = 3
 LIMITS = f"[limits]\nwaiting_per_capsule = {WAITING_MAX}\n"
 # What would clear a screen, link, go back, turn the reading round, or hide.

@@ -43,7 +43,8 @@ confine = false
 """
 # What a shell, a format and a notification would make something of.
 MARK: Final = "executed"
-AT_ONCE_S: Final = 1.0
+# A second, and what a loaded machine adds; what is excluded is a wait for somebody.
+AT_ONCE_S: Final = 5.0
 
 
 @dataclass

@@ -162,6 +162,9 @@ def test_doctor_knows_the_bridge_and_says_when_its_token_was_revoked() -> None:
         (row,) = found(bridge.broker)["bridge vm"]
         assert row["level"] == "ok"
         assert bridge.url in row["message"]
+        (terminals,) = found(bridge.broker)["terminals"]  # all is well, and it reads like that
+        assert terminals["level"] == "ok"
+        assert terminals["message"].startswith("a command has one where its caller has")
         bridge.broker.run("capsule", "revoke")
         (row,) = found(bridge.broker)["bridge vm"]
         assert "revoked" in row["message"]

@@ -19,7 +19,7 @@ from support.bridge import Bridged, configuration
 from support.broker import broker
 from support.namespaces import descendants_of
 from support.netns import CWD, NetworkNamespace, copy_programs, environ, network_namespace
-from support.real import END_GRACE_S, is_running, require_program, short_directory, wait_until
+from support.real import START_LIMIT_S, is_running, require_program, short_directory, wait_until
 from support.terminal import terminal
 
 BINARIES = ("sh", "cat", "wc", "true", "sleep", "sha256sum")
@@ -90,7 +90,7 @@ def test_stdin_arrives_piece_by_piece_while_the_pipe_stays_open(apart: Apart) ->
             shim.stdin.flush()
             assert shim.stdout.readline() == b"got " + word + b"\n"
         shim.stdin.close()
-        assert shim.wait(END_GRACE_S) == 0
+        assert shim.wait(START_LIMIT_S) == 0
 
 
 def test_a_large_stdin_and_output_are_the_same_to_the_bit(apart: Apart) -> None:
@@ -104,7 +104,7 @@ def test_a_signal_reaches_the_command_once(apart: Apart) -> None:
         assert shim.stdout is not None
         assert shim.stdout.readline() == b"ready\n"
         _signal_shim(shim, signal.SIGINT)
-        out, _ = shim.communicate(timeout=END_GRACE_S)
+        out, _ = shim.communicate(timeout=START_LIMIT_S)
     assert (shim.returncode, out) == (3, b"int\n")
 
 
@@ -139,7 +139,7 @@ def test_a_killed_client_leaves_nothing_running(apart: Apart) -> None:
 
 def test_an_open_silent_stdin_does_not_keep_a_command(apart: Apart) -> None:
     with apart.start("true", stdin=subprocess.PIPE) as shim:
-        assert shim.wait(END_GRACE_S) == 0
+        assert shim.wait(START_LIMIT_S) == 0
 
 
 def test_a_wrong_token_is_126_and_the_shim_says_that_nothing_was_sent(apart: Apart) -> None:
@@ -189,15 +189,15 @@ def test_a_listener_without_the_token_learns_nothing_and_gets_no_request(apart: 
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        impostor.settimeout(END_GRACE_S)
+        impostor.settimeout(START_LIMIT_S)
         taken, _ = impostor.accept()
         with taken, shim:
-            taken.settimeout(END_GRACE_S)
+            taken.settimeout(START_LIMIT_S)
             heard = taken.recv(4096)
             body = b'{"type":"Challenge","nonce":"' + b"0" * 64 + b'","proof":"' + b"0" * 64 + b'"}'
             taken.sendall(len(body).to_bytes(4, "big") + body)
             heard += taken.recv(4096)  # nothing: it hangs up
-            _, err = shim.communicate(timeout=END_GRACE_S)
+            _, err = shim.communicate(timeout=START_LIMIT_S)
     assert shim.returncode == 126
     assert b"private-argument" not in heard
     assert apart.bridge.token.encode() not in heard

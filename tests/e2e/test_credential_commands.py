@@ -291,6 +291,38 @@ def test_check_says_of_each_what_is_wrong_and_what_to_do(operator: Operator) -> 
     assert operator.run("credential", "check", "NOPE").returncode == 1
 
 
+def test_every_key_of_a_keyrings_binding_has_its_option(operator: Operator) -> None:
+    """docs/configuration.md, `[env]`: what can be written can be given."""
+    assert operator.add("SSH_PASS", value=a_value()).returncode == 0
+    key = ("--deliver", "ssh-agent", "--passphrase", "SSH_PASS")
+    hosts = ("--destination", "git@example.com", "--destination", "example.org")
+    added = operator.add("SSH_KEY", *key, *hosts, value=a_value())
+    assert added.returncode == 0, added.stderr
+    added = operator.add("GH", "--deliver-as", "GH_TOKEN", "--redact", "fragments", value=a_value())
+    assert added.returncode == 0, added.stderr
+    lines = operator.config_file.read_text().splitlines()
+    assert lines[-2:] == [
+        'SSH_KEY = { keyring = "jackin-exec", on_demand = true, deliver = "ssh-agent", '
+        'passphrase = "SSH_PASS", destinations = ["git@example.com", "example.org"] }',
+        'GH = { keyring = "jackin-exec", on_demand = true, deliver_as = "GH_TOKEN", '
+        'redact = "fragments" }',
+    ]
+    wrong = operator.add("KEY", *key[:3], "NOT_THERE", value=a_value())
+    assert wrong.returncode == 1
+    assert "env.KEY.passphrase" in wrong.stderr
+
+
+def test_a_short_passphrase_is_refused_before_it_is_asked_for_again(headless: Operator) -> None:
+    argv = [program("jackin-broker"), "vault", "create"]
+    with terminal(argv, env=headless.env, cols=160) as screen:
+        screen.wait_for("^new vault passphrase:$", limit_s=VAULT_LIMIT_S)
+        screen.type("short\r")
+        assert screen.wait_ended(limit_s=VAULT_LIMIT_S) == 1, screen.text
+        assert "fewer than 8 characters" in screen.text
+        assert "again" not in screen.text
+    assert not (headless.state_dir / "vault.age").exists()
+
+
 def test_the_first_credential_on_a_headless_machine_makes_the_vault(headless: Operator) -> None:
     value, passphrase = a_value(), "pass" + secrets.token_hex(8)
     argv = [program("jackin-broker"), "credential", "add", "A"]
@@ -304,6 +336,7 @@ def test_the_first_credential_on_a_headless_machine_makes_the_vault(headless: Op
             screen.wait_for(question, limit_s=VAULT_LIMIT_S)
             screen.type(f"{answer}\r")
         assert screen.wait_ended(limit_s=VAULT_LIMIT_S) == 0, screen.text
+        assert "one moment: a passphrase takes a second" in screen.text
         assert value.encode() not in screen.written
         assert passphrase.encode() not in screen.written
     assert (headless.state_dir / "vault.age").exists()

@@ -87,6 +87,14 @@ def cmdline_of(pid: int) -> bytes:
         return b""  # it ended meanwhile
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_warden(pid: int) -> bool:
+    return b"warden_process" in cmdline_of(pid)
+
+
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     require_program("ssh-agent", package="openssh-client")
@@ -195,6 +203,28 @@ def test_a_killed_broker_leaves_no_agent_and_no_file(bench: Bench) -> None:
         wait_until(lambda: gone(agents), "the ssh-agent is gone", limit_s=GONE_WITHIN_S)
         wait_until(lambda: not scratch_of(bench.broker), "the file is gone")
         finish(child)
+
+
+def test_what_a_killed_broker_had_sweep_leaves_the_next_ones_alone(bench: Bench) -> None:
+    """It sweeps up to two seconds later; a service manager starts the next in a tenth of one."""
+    with bench.lent("python3", "-c", TAKES_ALL, ticked="PLAIN AS_FILE KEY") as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        (left,) = scratch_of(bench.broker)
+        (warden,) = [pid for pid in children_of(bench.broker.pid) if is_warden(pid)]
+        os.kill(warden, signal.SIGSTOP)
+        bench.broker.kill()
+        bench.broker.start()
+        script = 'until test -e go; do sleep 0.02; done; wc -c <"$AS_FILE_FILE"'
+        with bench.lent("sh", "-c", script, ticked="AS_FILE") as other:
+            wait_until(lambda: scratch_of(bench.broker) not in ([], [left]), "it was lent")
+            os.kill(warden, signal.SIGCONT)
+            wait_until(lambda: gone([warden]), "the former broker's warden is gone")
+            (bench.agent.cwd / "go").touch()
+            done = finish(other)
+        finish(child)
+    assert done.stdout.split() == [str(len(bench.values["AS_FILE"])).encode()], done.stderr
+    assert scratch_of(bench.broker) == []
 
 
 def test_what_was_left_is_swept_at_the_next_start(bench: Bench) -> None:

@@ -378,3 +378,10 @@ def test_an_always_that_cannot_be_written_leaves_an_answer_for_once(desk: Allowe
     assert grants(desk) == ()
     assert is_asked(desk, "printenv", "HOME")
     assert desk.line("revoked")["by"] == "broker"
+
+
+def test_a_credential_that_is_named_twice_is_lent_once_and_stored_once(desk: Allowed) -> None:
+    """`--with TOKEN,TOKEN` was a yes that ran nothing, and a rule that no broker could read."""
+    granted(desk, "printenv", "TOKEN", how=ALWAYS, lent=("TOKEN", "TOKEN"))
+    assert not is_asked(desk, "printenv", "TOKEN")
+    assert desk.broker.run("reload").returncode == 0

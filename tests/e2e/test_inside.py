@@ -83,7 +83,7 @@ def test_streams_can_be_opened_by_name(scene: Inside) -> None:
     assert done == Ended(0, b"a\nc\n", b"b\n")
 
 
-def test_what_cannot_be_run_inside_says_so(scene: Inside) -> None:
+def test_what_is_gone_by_the_time_of_the_answer_says_so(scene: Inside) -> None:
     (scene.project / "gone").mkdir(mode=0o777)
     call = scene.agent.start("jackin-exec", "env", cwd="/workspace/gone")
     request = scene.broker.wait_for_request()
@@ -95,14 +95,49 @@ def test_what_cannot_be_run_inside_says_so(scene: Inside) -> None:
     assert b"(workdir_rejected)" in ended.stderr
 
 
-def test_a_program_that_is_not_there_is_127() -> None:
-    with inside(name="*", has_binding=False) as scene:
-        missing = scene.agent.run("jackin-exec", "no-such-thing")
-        assert missing.status == 127
-        assert b"no-such-thing: no such command in the capsule" in missing.stderr
-        refused = scene.agent.run("jackin-exec", "/etc/passwd")
-        assert refused.status == 126
-        assert b"could not be started in the capsule: permission denied" in refused.stderr
+@pytest.mark.parametrize(
+    ("argv", "status", "words"),
+    [
+        (["no-such-thing"], 127, b"no-such-thing: no such command in the capsule"),
+        (["/workspace/no-such-thing"], 127, b"no such command in the capsule"),
+        (["./no-such-thing"], 127, b"no such command in the capsule"),
+        (["/etc/passwd"], 126, b"could not be started in the capsule: permission denied"),
+    ],
+)
+def test_a_program_that_is_not_there_is_known_before_anyone_is_asked(
+    scene: Inside, argv: list[str], status: int, words: bytes
+) -> None:
+    done = scene.agent.run("jackin-exec", "--", *argv)
+    assert done.status == status
+    assert words in done.stderr
+    assert scene.line("refused")["code"] == "spawn_failed"
+    assert not any(line["event"] == "asked" for line in scene.broker.audit())
+    asked = scene.agent.run("/jackin/bin/jackin-capsule", "ask", "--", *argv)
+    assert words in asked.stdout + asked.stderr
+
+
+def test_a_directory_that_is_not_there_inside_is_known_before_anyone_is_asked(
+    scene: Inside,
+) -> None:
+    """As one is that the agent alone has, in a mount namespace of its own."""
+    own = "mount -t tmpfs none /tmp && mkdir /tmp/own && cd /tmp/own && exec jackin-exec env"
+    done = scene.agent.run("unshare", "-Urm", "sh", "-c", own)
+    assert done.status == 126
+    assert b"(workdir_rejected)" in done.stderr
+    assert not any(line["event"] == "asked" for line in scene.broker.audit())
+
+
+def test_an_init_that_does_not_answer_is_a_refusal(scene: Inside) -> None:
+    """Fail closed: what could not be looked for is not asked about, and does not run."""
+    (init,) = [one["init_pid"] for one in scene.broker.ask("status")["capsules"]]
+    os.kill(init, signal.SIGSTOP)
+    try:
+        done = scene.agent.run("jackin-exec", "env")
+    finally:
+        os.kill(init, signal.SIGCONT)
+    assert done.status == 126
+    assert b"the init of capsule web does not answer" in done.stderr
+    assert ask(scene, "echo on").stdout == b"on\n"
 
 
 def test_while_it_runs_the_agent_finds_its_value_nowhere(scene: Inside) -> None:
@@ -197,7 +232,7 @@ def test_a_broker_restart_ends_it_with_a_clear_status_and_the_next_one_works() -
         running = started(scene, "sleep 614")
         scene.broker.stop()
         ended = running.wait()
-        assert ended.status == 143
+        assert ended.status == 124
         assert b"the broker stopped and ended the command" in ended.stderr
         assert not runs_with("614", scene.agent.launch.pid)
         scene.broker.start()

@@ -227,8 +227,61 @@ def test_a_capsule_outlives_its_broker_and_is_served_again_by_the_next(served: B
         assert call() == b"126\n"
         assert _next_line(agent.stderr).startswith(b"jackin-exec: error: ")
         served.start()
-        wait_until(lambda: _init_pid(served) != 0, "the launcher has opened the capsule again")
-        assert call() == b"0\n"
+        assert call() == b"0\n", "whoever asks at once waits for the launcher to come back"
+        served.stop()
+        served.start()
+        assert call() == b"0\n", "and again: the launcher watches the connection that it made anew"
+
+
+def test_a_restarted_broker_asks_no_source_for_what_a_running_agent_has(
+    served: Broker, project: Path, short_tmp: Path
+) -> None:
+    """A vault that is locked after a restart, an `op` that wants a finger: neither is met."""
+    (short_tmp / "value").write_text("of the source")
+    config = _config(project, AGENT_UID).replace(
+        'GIVEN = "given-at-launch"',
+        f'GIVEN = {{ command = ["cat", "{short_tmp}/value"] }}',
+    )
+    served.write_config(config)
+    assert served.run("reload").returncode == 0
+    script = 'read -r _; echo "$GIVEN"; jackin-exec true </dev/null; echo $?; cat'
+    with _running(served, script) as agent:
+        wait_until(lambda: _init_pid(served) != 0, "it was launched")
+        served.stop()
+        (short_tmp / "value").unlink()
+        served.start()
+        assert agent.stdin is not None
+        agent.stdin.write(b"\n")
+        agent.stdin.flush()
+        assert _next_line(agent.stdout) == b"of the source\n"
+        assert _next_line(agent.stdout) == b"0\n"
+
+
+def test_a_capsule_that_is_not_opened_again_says_who_knows_why(
+    served: Broker, project: Path
+) -> None:
+    script = "while read -r _; do echo $(jackin-exec true 2>&1 </dev/null; echo $?); done"
+    with _running(served, script) as agent:
+        wait_until(lambda: _init_pid(served) != 0, "it was launched")
+        served.stop()
+        served.write_config(_config(project, AGENT_UID).replace("bwrap", "podman"))
+        served.start()
+        wait_until(
+            lambda: "not opened again" in served.run("status").stdout, "the operator can read it"
+        )
+        assert agent.stdin is not None
+        agent.stdin.write(b"\n")
+        agent.stdin.flush()
+        told = _next_line(agent.stdout)
+        assert b"the broker does not open it again for its launcher" in told
+        assert b"jackin-broker status" in told
+        assert told.endswith(b" 126\n")
+        served.write_config(_config(project, AGENT_UID))
+        assert served.run("reload").returncode == 0
+        wait_until(lambda: _init_pid(served) != 0, "opened again, once it can be")
+        agent.stdin.write(b"\n")
+        agent.stdin.flush()
+        assert _next_line(agent.stdout) == b"0\n"
 
 
 def test_more_mounts_are_mapped_and_read_only_ones_are_read_only(
@@ -303,10 +356,21 @@ def test_a_mount_that_overlaps_the_brokers_own_places_is_refused(served: Broker)
 def test_the_banner_says_what_was_opened(served: Broker) -> None:
     done = served.run("launch", "--", "true")
     assert "web (bwrap)" in done.stderr
+    assert "to answer, in another terminal: jackin-broker attach" in done.stderr
     assert "LENT: may be lent" in done.stderr
     assert "true, uname: may run on the host and do anything their arguments ask" in done.stderr
-    assert "warning: true is a host binary, so this asks for it on the host" in done.stderr
-    assert "warning" not in served.run("launch", "--", "/bin/true").stderr
+    assert "true is a host binary too: this starts the capsule's own" in done.stderr
+    assert "host binary too" not in served.run("launch", "--", "/bin/true").stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--no-teach"]])
+def test_an_agent_whose_name_is_listed_for_the_host_is_the_capsules_own(
+    served: Broker, options: list[str]
+) -> None:
+    """`launch -- bash` with bash among the host binaries: no agent lives on the host."""
+    done = served.run("launch", "--quiet", *options, "--", "uname", "-n")
+    assert done.stdout == "web\n"
+    assert not any(line["event"] == "started" for line in served.audit())
 
 
 @pytest.fixture

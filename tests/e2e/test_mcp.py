@@ -279,6 +279,24 @@ def test_an_unknown_tool_is_a_fault_of_the_protocol(client: RawClient) -> None:
 # --- taken back ------------------------------------------------------------------------------
 
 
+def test_an_id_that_waits_for_its_answer_is_not_taken_twice(
+    stage: Stage, client: RawClient
+) -> None:
+    """The SDK would run both, and a cancel could mean either."""
+    gate = stage.folder / "work" / "gate"
+    first = client.start(EXEC, shell(f"while [ ! -e {gate} ]; do sleep 0.05; done; echo first"))
+    wait_until(lambda: stage.broker.ask("status")["running"] == 1, "the first one runs")
+    for number in (first, str(first)):  # one and the same id, the SDK says
+        params = {"name": EXEC, "arguments": shell("echo second > second")}
+        client.send(id=number, method="tools/call", params=params)
+        assert client.answer(None)["error"]["code"] == -32600
+    gate.touch()
+    assert client.result(first)["structuredContent"]["stdout"] == "first\n"
+    assert not (stage.folder / "work" / "second").exists()
+    client.send(id=first, method="ping")
+    assert client.answer(first)["result"] == {}
+
+
 def test_a_cancelled_call_closes_its_prompt(stage: Stage, client: RawClient) -> None:
     number = client.start(EXEC, {"command": "sleep", "args": ["1"]})
     stage.broker.wait_for_request()

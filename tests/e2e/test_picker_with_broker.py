@@ -142,8 +142,12 @@ def test_live_output_is_seen_redacted_and_the_command_is_ended(day: Day) -> None
         screen.wait_for("● ready")
         screen.press("y")
         done = finish(child)
-        assert done.returncode > 128
-        screen.wait_for(r"done, exit \d+")
+        assert b"the operator ended the command" in done.stderr
+        screen.wait_for("ended by the operator after")
+        screen.press("escape")
+        screen.wait_for("approved and not ended")
+        screen.press("3")
+        screen.wait_for(r"^› ended +web +sh .*by the operator after \d+:\d\d")
 
 
 def test_two_pickers_see_the_same_and_the_first_answer_counts(day: Day) -> None:
@@ -309,7 +313,7 @@ def test_history_and_rules_are_there(day: Day) -> None:
             screen.wait_ready("printenv")
             screen.press("escape")
             assert finish(child).returncode == 126
-        open_page(screen, "3", r"denied +web +printenv +operator_denied")
+        open_page(screen, "3", r"denied +web +printenv +by the operator")
         screen.press("6")
         screen.wait_for(r"1  deny +sh -c forbidden")
         screen.press("escape")

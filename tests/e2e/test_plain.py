@@ -364,7 +364,7 @@ def test_a_real_request_is_answered_and_its_end_is_said() -> None:
             operator.enter(f"run {number}")
             done = finish(child)
             assert (done.returncode, done.stdout) == (3, b"[redacted:TOKEN]\n")
-            operator.wait_said("Over, exit, exit status 3: sh -c")
+            operator.wait_said("Over, done, exit 3 after 0:00: sh -c")
         with made.agent.running("touch", "ran") as child:
             number = operator.wait_ready(count=2)
             operator.enter(f"deny {number} not in this folder")

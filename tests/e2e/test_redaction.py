@@ -109,7 +109,7 @@ def test_a_byte_every_150_ms_never_shows_the_value_and_a_prompt_comes_at_once(
         assert child.stdin is not None
         began = time.monotonic()
         assert child.stdout.read(2) == b"$ "
-        assert time.monotonic() - began < 5  # the interpreter's start, no timer of ours
+        assert time.monotonic() - began < 20  # the interpreter's start, no timer of ours
         child.stdin.write(b"go\n")
         child.stdin.close()
         child.stdin = None

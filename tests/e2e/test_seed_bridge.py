@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support.bridge import SEED_CLIENT, Bridged, bridged, status_and_body
-from support.real import END_GRACE_S, is_running, wait_until
+from support.real import START_LIMIT_S, is_running, wait_until
 
 BINARIES = ("sh", "cat", "printf", "head", "sleep", "pwd", "env", "dd")
 
@@ -146,10 +146,35 @@ def test_a_client_that_disconnects_ends_the_whole_process_group(bridge: Bridged)
     wait_until(lambda: all(one.exists() and one.read_text() for one in places), "both run")
     pids = [int(one.read_text()) for one in places]
     os.killpg(client.pid, signal.SIGKILL)
-    client.wait(END_GRACE_S)
+    client.wait(START_LIMIT_S)
     wait_until(lambda: not any(map(is_running, pids)), "nothing of it runs")
     wait_until(lambda: bridge.line("ended")["ended_by"] == "caller_gone", "it is on record")
     assert bridge.line("ended")["exit_code"] == 124
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("kill", b"the operator ended the command"), ("stop", b"the broker stopped and ended")],
+)
+def test_a_command_that_is_ended_from_the_other_side_is_124_and_says_why(
+    how: str, words: bytes
+) -> None:
+    with bridged("sleep") as bridge:
+        client = subprocess.Popen(
+            bridge.argv_of(SEED_CLIENT, ["sleep", "600"]),
+            env=bridge.environ(),
+            cwd=bridge.work,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        wait_until(lambda: bridge.broker.ask("status")["running"] == 1, "it runs")
+        if how == "kill":
+            (request,) = bridge.broker.requests()
+            assert bridge.broker.run("kill", request["id"]).returncode == 0
+        else:
+            bridge.broker.stop()
+        _, err = client.communicate(timeout=START_LIMIT_S)
+        assert (client.returncode, words in err) == (124, True), err
 
 
 def test_a_denied_request_is_200_and_then_126_with_the_reason_on_stderr(bridge: Bridged) -> None:
@@ -162,7 +187,7 @@ def test_a_denied_request_is_200_and_then_126_with_the_reason_on_stderr(bridge: 
         stderr=subprocess.PIPE,
     )
     bridge.broker.deny(bridge.broker.wait_for_request()["id"])
-    out, err = client.communicate(timeout=END_GRACE_S)
+    out, err = client.communicate(timeout=START_LIMIT_S)
     assert (client.returncode, out) == (126, b"")
     assert b"operator_denied" in err
     assert b"HTTP" not in err
@@ -183,7 +208,7 @@ def test_a_request_that_is_asked_runs_after_a_yes(bridge: Bridged) -> None:
         request = bridge.broker.wait_for_request()
         assert [one["name"] for one in request["asked_by"]] == ["bridge 127.0.0.1"]
         bridge.broker.approve(request["id"])
-        assert client.wait(END_GRACE_S) == 0
+        assert client.wait(START_LIMIT_S) == 0
     assert (bridge.work / "kept").read_bytes() == b"one\n"
 
 
@@ -264,7 +289,7 @@ argv = ["echo", "safe", "*"]
             stdin=subprocess.DEVNULL,
         )
         bridge.broker.deny(bridge.broker.wait_for_request()["id"])
-        assert client.wait(END_GRACE_S) == 126
+        assert client.wait(START_LIMIT_S) == 126
 
 
 def test_a_directory_below_any_mount_is_translated_the_home_mount_too() -> None:
@@ -312,7 +337,7 @@ def test_a_call_that_is_not_allowed_by_a_rule_is_asked_whoever_sends_it(bridge: 
         [*argv, "-d", json.dumps(request), f"{bridge.url}/exec"], stdout=subprocess.PIPE
     ) as client:
         bridge.broker.deny(bridge.broker.wait_for_request()["id"])
-        out, _ = client.communicate(timeout=END_GRACE_S)
+        out, _ = client.communicate(timeout=START_LIMIT_S)
     assert out.splitlines()[-1] == b'{"type":"exit","code":126}'
 
 
@@ -328,7 +353,7 @@ def test_a_bindings_value_comes_back_as_its_marker_and_is_wanted_in_the_body() -
             asked = bridge.broker.wait_for_request()
             assert asked["want"] == ["TOKEN"]
             bridge.broker.approve(asked["id"], "TOKEN")
-            out, _ = client.communicate(timeout=END_GRACE_S)
+            out, _ = client.communicate(timeout=START_LIMIT_S)
         frames = [json.loads(line) for line in out.splitlines()]
         text = b"".join(base64.b64decode(one["data"]) for one in frames[:-1])
         assert b"TOKEN=[redacted:TOKEN]" in text

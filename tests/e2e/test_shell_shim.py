@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.bridge import SHELL_SHIM, Bridged, bridged
-from support.real import END_GRACE_S, is_running, require_program, short_directory, wait_until
+from support.real import START_LIMIT_S, is_running, require_program, short_directory, wait_until
 
 # All that the script may need of a capsule.
 NEEDED = ("sh", "curl", "wc")
@@ -87,7 +87,7 @@ def test_an_argument_that_is_no_text_arrives_as_its_bytes(bridge: Bridged) -> No
         cwd=bridge.work,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=END_GRACE_S,
+        timeout=START_LIMIT_S,
     )
     assert done.stdout == b"\xff\xfe\x01"
 
@@ -95,7 +95,7 @@ def test_an_argument_that_is_no_text_arrives_as_its_bytes(bridge: Bridged) -> No
 def test_under_another_name_it_is_that_command(bridge: Bridged) -> None:
     argv = bridge.argv_of(SHELL_SHIM, ["printf", "--%s", "-v"])
     done = subprocess.run(
-        argv, env=bridge.environ(), cwd=bridge.work, capture_output=True, timeout=END_GRACE_S
+        argv, env=bridge.environ(), cwd=bridge.work, capture_output=True, timeout=START_LIMIT_S
     )
     assert done.stdout == b"---v"
 
@@ -108,7 +108,7 @@ def test_stdin_from_a_file_is_sent_whole_and_can_be_approved_by_its_digest(bridg
         assert request["stdin"]["kind"] == "closed"
         assert request["stdin"]["size_bytes"] == len(b"from a file\n")
         bridge.broker.approve(request["id"])
-        assert shim.wait(END_GRACE_S) == 0
+        assert shim.wait(START_LIMIT_S) == 0
     assert (bridge.work / "copy").read_bytes() == b"from a file\n"
 
 
@@ -123,12 +123,12 @@ def test_stdin_from_a_pipe_streams_both_ways(bridge: Bridged) -> None:
             shim.stdin.flush()
             assert shim.stdout.readline() == b"got " + word + b"\n"
         shim.stdin.close()
-        assert shim.wait(END_GRACE_S) == 0
+        assert shim.wait(START_LIMIT_S) == 0
 
 
 def test_an_open_silent_pipe_keeps_nothing(bridge: Bridged) -> None:
     with start(bridge, "true", stdin=subprocess.PIPE) as shim:
-        assert shim.wait(END_GRACE_S) == 0
+        assert shim.wait(START_LIMIT_S) == 0
 
 
 def test_no_stdin_and_a_closed_one_are_none(bridge: Bridged) -> None:
@@ -137,7 +137,7 @@ def test_no_stdin_and_a_closed_one_are_none(bridge: Bridged) -> None:
         env=bridge.environ(),
         cwd=bridge.work,
         capture_output=True,
-        timeout=END_GRACE_S,
+        timeout=START_LIMIT_S,
     )
     assert done.stdout.strip() == b"0"
 
@@ -175,7 +175,7 @@ def test_126_has_the_seeds_meaning_and_says_what_to_do(bridge: Bridged) -> None:
 def test_a_denial_is_126_with_the_reason(bridge: Bridged) -> None:
     with start(bridge, "tee", "never") as shim:
         bridge.broker.deny(bridge.broker.wait_for_request()["id"])
-        out, err = shim.communicate(timeout=END_GRACE_S)
+        out, err = shim.communicate(timeout=START_LIMIT_S)
     assert (shim.returncode, out) == (126, b"")
     assert b"operator_denied" in err
 
@@ -184,7 +184,7 @@ def test_a_signal_before_it_runs_withdraws_the_request(bridge: Bridged) -> None:
     with start(bridge, "tee", "never-made") as shim:
         bridge.broker.wait_for_request()
         shim.send_signal(signal.SIGTERM)
-        assert shim.wait(END_GRACE_S) == 143
+        assert shim.wait(START_LIMIT_S) == 143
     wait_until(lambda: not bridge.broker.requests(), "nothing waits")
     assert not (bridge.work / "never-made").exists()
 
@@ -193,11 +193,14 @@ def test_a_call_can_be_taken_back_before_its_outputs_are_asked_for(bridge: Bridg
     curl = ["curl", "-sS", "-H", f"Authorization: Bearer {bridge.token}"]
     form = ["--data-urlencode", "argv=sleep", "--data-urlencode", "argv=600"]
     asked = subprocess.run(
-        [*curl, *form, f"{bridge.url}/plain"], capture_output=True, check=True, timeout=END_GRACE_S
+        [*curl, *form, f"{bridge.url}/plain"],
+        capture_output=True,
+        check=True,
+        timeout=START_LIMIT_S,
     )
     wait_until(lambda: bridge.broker.ask("status")["running"] == 1, "it runs")
     place = f"{bridge.url}/plain/{asked.stdout.decode().strip()}"
-    subprocess.run([*curl, "-X", "DELETE", place], check=True, timeout=END_GRACE_S)
+    subprocess.run([*curl, "-X", "DELETE", place], check=True, timeout=START_LIMIT_S)
     wait_until(lambda: bridge.broker.ask("status")["running"] == 0, "it has ended")
 
 
@@ -207,9 +210,50 @@ def test_a_signal_ends_the_command(bridge: Bridged, number: signal.Signals, stat
     with start(bridge, "sh", "-c", f"echo $$ > {place.name}; exec sleep 600") as shim:
         wait_until(lambda: place.exists() and bool(place.read_text()), "it runs")
         shim.send_signal(number)
-        assert shim.wait(END_GRACE_S) == status
+        assert shim.wait(START_LIMIT_S) == status
     pid = int(place.read_text())
     wait_until(lambda: not is_running(pid), "the command has ended")
+
+
+def test_a_token_that_is_taken_back_leaves_what_runs_its_exit_status(bridge: Bridged) -> None:
+    """`capsule revoke`: what runs goes on, and is told to its end; nothing new begins."""
+    gate = bridge.work / "gate"
+    script = f"echo runs; while [ ! -e {gate.name} ]; do sleep 0.05; done; echo done; exit 7"
+    try:
+        with start(bridge, "sh", "-c", script) as shim:
+            assert shim.stdout is not None
+            assert shim.stdout.readline() == b"runs\n"
+            assert bridge.broker.run("capsule", "revoke", bridge.name).returncode == 0
+            refused = bridge.shell("true")
+            assert (refused.returncode, b"the token is wrong" in refused.stderr) == (126, True)
+            gate.touch()
+            out, err = shim.communicate(timeout=START_LIMIT_S)
+        assert (shim.returncode, out, err) == (7, b"done\n", b"")
+    finally:
+        bridge.broker.run("capsule", "env", bridge.name, "--renew")
+        bridge.refresh()
+    assert bridge.shell("true").returncode == 0
+
+
+def test_a_call_is_its_own_tokens_and_nobody_elses(bridge: Bridged) -> None:
+    curl = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H"]
+    form = ["--data-urlencode", "argv=sleep", "--data-urlencode", "argv=600"]
+    mine = [*curl[:2], "-H", f"Authorization: Bearer {bridge.token}"]
+    asked = subprocess.run(
+        [*mine, *form, f"{bridge.url}/plain"],
+        capture_output=True,
+        check=True,
+        timeout=START_LIMIT_S,
+    )
+    place = f"{bridge.url}/plain/{asked.stdout.decode().strip()}"
+    stranger = subprocess.run(
+        [*curl, f"Authorization: Bearer {'0' * 64}", f"{place}/stdout"],
+        capture_output=True,
+        timeout=START_LIMIT_S,
+    )
+    assert stranger.stdout == b"401"
+    subprocess.run([*mine, "-X", "DELETE", place], check=True, timeout=START_LIMIT_S)
+    wait_until(lambda: bridge.broker.ask("status")["running"] == 0, "it has ended")
 
 
 def test_when_nobody_reads_its_output_it_ends_as_the_command_would(bridge: Bridged) -> None:
@@ -217,7 +261,7 @@ def test_when_nobody_reads_its_output_it_ends_as_the_command_would(bridge: Bridg
         assert shim.stdout is not None
         assert os.read(shim.stdout.fileno(), 2) == b"y\n"
         shim.stdout.close()
-        assert shim.wait(END_GRACE_S) == 141
+        assert shim.wait(START_LIMIT_S) == 141
     wait_until(lambda: bridge.broker.ask("status")["running"] == 0, "nothing runs")
 
 
@@ -229,7 +273,7 @@ def test_the_token_is_on_no_command_line(bridge: Bridged) -> None:
             path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
         ]
         shim.terminate()
-        shim.wait(END_GRACE_S)
+        shim.wait(START_LIMIT_S)
     assert any(b"/stdout" in line for line in lines)
     assert not any(bridge.token.encode() in line for line in lines)
 

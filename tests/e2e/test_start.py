@@ -102,3 +102,13 @@ def test_a_broker_that_cannot_start_says_why_and_what_to_do(machine: Machine) ->
         assert screen.wait_ended() == 1
         assert "error: the broker did not start: broker.keyring: expected one of" in screen.text
         assert "hint: edit " in screen.text
+
+
+def test_a_listed_binary_that_is_not_there_fails_the_start_with_its_name(machine: Machine) -> None:
+    """The seed: resolved once, at the start; fail closed if missing."""
+    missing = '[capsules.web]\nkind = "none"\nhost_binaries = ["true", "no-such-tool"]\n'
+    machine.config.write_text(CONFIG + missing)
+    done = machine.run("serve")
+    assert done.returncode == 1
+    assert "no-such-tool" in done.stderr
+    assert machine.run("status").returncode != 0

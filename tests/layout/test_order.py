@@ -26,12 +26,13 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("mcp_hosting.messages",),
     ("operator_views",),
     ("operator_calls",),
+    ("pace",),
     ("frames", "bridge.handshake", "init_protocol", "operator_protocol", "display", "policy"),
     ("grants.ledger", "rule_standing"),
     ("desk", "redact", "push_queue", "precedents", "history"),
     ("guessing", "live_output"),
     # The operating system, without a word of ours.
-    ("age", "atomic", "engines", "hardening", "processes", "trust"),
+    ("age", "atomic", "engines", "hardening", "orphans", "processes", "trust"),
     # What is configured and where things live.
     ("config", "migrations", "paths", "logfile", "bridge.tokens"),
     ("grants.offers",),
@@ -77,6 +78,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("bridge.bridges",),
     ("bridge",),
     ("capsule_status",),
+    ("doors",),
     # Around it.
     ("links", "link_folder", "launch"),
     ("contract_words", "contract"),
@@ -97,6 +99,7 @@ PURE: Final = (
     "operator_calls",
     "operator_views",
     "frames",
+    "pace",
     "bridge.handshake",
     "init_protocol",
     "bridge.http_hosts",
@@ -114,6 +117,7 @@ PURE: Final = (
     "push_queue",
     "rate",
     "redact",
+    "runner.flood",
     "texts",
 )
 # What reads or writes the world, or knows what time it is.

@@ -30,6 +30,7 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
             "platformdirs",  # where things live
             "pyrage",  # the vault
             "starlette",  # the HTTP doorway's routes
+            "h11",  # what uvicorn speaks HTTP with: the pieces of a body are counted there
             "uvicorn",  # the HTTP doorway's server, embedded
             "secretstorage",  # under keyring's Secret Service; its errors are translated
             "tomlkit",  # edits that keep comments

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jackin_broker.config import parse
-from jackin_broker.config.rule_edits import append_rule, remove_rule, rule_text
+from jackin_broker.config.rule_edits import append_rule, remove_rules, rule_texts
 from jackin_broker.grants.ledger import Basis, key_of
 from jackin_broker.grants.offers import offers_of
 from jackin_broker.operator_views import GrantKind, stored_text
@@ -78,8 +78,8 @@ def test_what_is_offered_allows_the_request_and_is_stored_to_the_byte(
     stored = stored_text(text, ticked)
     config = append_rule(HEAD, stored)
     assert stored in config
-    assert rule_text(config, "r-1") == stored
-    assert remove_rule(config, "r-1").split() == HEAD.split()
+    assert rule_texts(config)["r-1"] == stored
+    assert remove_rules(config, {"r-1"}).split() == HEAD.split()
     verdict = decide(shape, [rule_of(config)], today=DAY)
     assert (verdict.outcome, set(verdict.bindings)) == (Outcome.ALLOW, set(ticked))
 

@@ -20,6 +20,7 @@ from jackin_broker.redact.projection import (
     unfinished_escape,
 )
 from jackin_broker.redact.stream import Redactor, redact_all
+from support.redaction_corpus import heads_before_markers
 from support.redaction_reference import Reference, escape_length, seen_text
 from support.redaction_strategies import Scene, bounded, cuts, scenes
 
@@ -131,27 +132,9 @@ def test_5_idle_shows_only_short_heads(scene: Scene, data: st.DataObject) -> Non
         if data.draw(st.booleans()):
             out += redactor.idle()
     out += redactor.finish()
-    at = 0
-    rest = out
-    for marker in in_order(expected, scene.needles.markers):
-        before, _, expected_rest = expected[at:].partition(marker)
-        got, found, rest = rest.partition(marker)
-        assert found
-        assert got.startswith(before)
-        head = got[len(before) :]
+    for head in heads_before_markers(out, expected, scene.needles.markers):
         # an escape that was not finished yet is no part of the needle
         assert len(project(head[: unfinished_escape(head)])) <= MAX_IDLE_BYTES
-        at = len(expected) - len(expected_rest)
-    assert rest == expected[at:]
-
-
-def in_order(text: bytes, markers: Iterable[bytes]) -> Iterable[bytes]:
-    at = 0
-    known = [marker for marker in markers if marker]
-    while found := [(text.find(m, at), m) for m in known if text.find(m, at) >= 0]:
-        place, marker = min(found)
-        yield marker
-        at = place + len(marker)
 
 
 @given(scenes())

@@ -143,7 +143,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "help": ("question_mark",),
 }
 # What each page shows once the broker has answered.
-LOADED: Final = {"3": "caller_gone", "4": "never used", "5": "vault", "6": "delete"}
+LOADED: Final = {"3": "its caller went away", "4": "never used", "5": "vault", "6": "delete"}
 
 
 def prompt_scene(keys: tuple[str, ...], clock: HandClock) -> Scene:
@@ -287,7 +287,7 @@ def test_between_requests(broker: OperatorPlaybook, snap_compare: SnapCompare) -
         await until_shown(pilot.app, "psql")
         broker.end("r2", RequestState.DONE, exit_code=2)
         broker.end("r3", RequestState.DENIED, outcome="operator_denied")
-        await until_shown(pilot.app, "Ended", "operator_denied")
+        await until_shown(pilot.app, "Ended", "by the operator")
 
     assert snap_compare(PickerApp(broker.path, clock), terminal_size=SMALL, run_before=scene)
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .real import START_LIMIT_S, require_program, require_root
+from .real import START_LIMIT_S, require_file, require_program, require_root
 
-# $1 the folder with the three; then what to run.
+# $1 the folder with the files; then what to run.
 _MOUNT: Final = (
-    'for name in passwd group shadow; do mount --bind "$1/$name" "/etc/$name" || exit; done; '
-    'shift; exec "$@"'
+    "for name in passwd group shadow subuid subgid; do "
+    '[ ! -e "$1/$name" ] || mount --bind "$1/$name" "/etc/$name" || exit; done; shift; exec "$@"'
 )
+# Behind the ids of people and services, and of nobody's here: as useradd gives them out.
+_SUBORDINATE: Final = "{name}:1000000:65536\n"
 # Nobody has logged in since the epoch, and nothing ever expires.
 _SHADOW_REST: Final = ":19000:0:99999:7:::"
 
@@ -46,12 +48,19 @@ def password_hash(password: str) -> str:
     return done.stdout.decode().strip()
 
 
-def with_accounts(folder: Path, *accounts: Account, run_as: Account) -> list[str]:
+def with_accounts(
+    folder: Path, *accounts: Account, run_as: Account, has_subordinates: bool = False
+) -> list[str]:
     """The argv prefix of a program that sees root and these accounts alone, and runs as one.
 
     It keeps the capability bounding set, so that set-uid programs work below it.
+    `has_subordinates`: `run_as` owns a range of ids for its user namespaces.
     """
     require_root()
+    if has_subordinates:
+        for name in ("subuid", "subgid"):
+            require_file(f"/etc/{name}", package="uidmap")
+            (folder / name).write_text(_SUBORDINATE.format(name=run_as.name))
     unshare = require_program("unshare", package="util-linux")
     setpriv = require_program("setpriv", package="util-linux")
     (folder / "passwd").write_text(

@@ -47,7 +47,7 @@ class Broker:
     def __init__(
         self, folder: Path, config: str, env: dict[str, str], prefix: Sequence[str] = ()
     ) -> None:
-        self._prefix: Final = tuple(prefix)
+        self.prefix: Final = tuple(prefix)
         self.folder: Final = folder
         self.config_file: Final = folder / "config" / "jackin-exec" / "config.toml"
         self.state_dir: Final = folder / "state" / "jackin-exec"
@@ -99,7 +99,7 @@ class Broker:
         """
         with (self.folder / "serve.err").open("ab") as errors:
             self._process = subprocess.Popen(
-                [*self._prefix, program("jackin-broker"), "serve"],
+                [*self.prefix, program("jackin-broker"), "serve"],
                 env=self.env,
                 cwd=self.folder / "home",
                 stdin=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ class Broker:
     def run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """One `jackin-broker …` command, ended, its output held."""
         return subprocess.run(
-            [*self._prefix, program("jackin-broker"), *argv],
+            [*self.prefix, program("jackin-broker"), *argv],
             env=self.env,
             cwd=self.folder / "home",
             input=stdin,

@@ -26,6 +26,8 @@ from .real import END_GRACE_S, START_LIMIT_S, end_process
 AGENT: Final = Path(__file__).with_name("agent_program.py")
 # What a request takes that waits for nobody; only a hang takes longer.
 CALL_LIMIT_S: Final = 40.0
+# A container's engine is asked twice before its agent starts.
+LAUNCH_LIMIT_S: Final = 60.0
 # Where an agent may find something that it should not.
 LOOKED_AT: Final = (
     "/jackin",
@@ -77,7 +79,7 @@ class Agent:
         # Answers that came while another one was waited for, and a line's beginning.
         self._unread: list[dict[str, Any]] = []
         self._partial = b""
-        hello = self.next_answer(0, START_LIMIT_S)
+        hello = self.next_answer(0, LAUNCH_LIMIT_S)
         self.uid: Final[int] = hello["uid"]
         self.environ: Final[dict[str, str]] = hello["environ"]
 
@@ -139,7 +141,7 @@ def launched(broker: Broker, *options: str) -> Generator[Agent]:
     with errors.open("ab") as stderr:
         launch = subprocess.Popen(
             [
-                *(program("jackin-broker"), "launch", *options, "--"),
+                *(*broker.prefix, program("jackin-broker"), "launch", *options, "--"),
                 *("/usr/bin/python3", "-I", "-u", "-c", AGENT.read_text()),
             ],
             env=broker.env,

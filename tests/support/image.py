@@ -19,7 +19,8 @@ from .real import SYSTEM_PYTHON
 
 _TOOLS: Final = (
     *("sh", "bash", "cat", "ls", "id", "env", "sleep", "touch", "true", "uname", "kill"),
-    *("grep", "stat", "mkdir", "rm", "head", "wc", "tr", "tty", "stty", "setpriv"),
+    *("grep", "stat", "mkdir", "mkfifo", "rm", "head", "wc", "tr", "tty", "stty"),
+    *("setpriv", "umount", "unshare"),
 )
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
 _SKIPPED: Final = ("test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "__pycache__")

@@ -88,5 +88,5 @@ def inside(
             bindings='"TOKEN"' if has_binding else "",
             limits=limits,
         )
-        with broker(text + more) as running, launched(running, "--quiet") as agent:
+        with broker(text + more) as running, launched(running, "--quiet", "--name", "web") as agent:
             yield Inside(running, agent, project, token)

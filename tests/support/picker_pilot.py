@@ -17,7 +17,9 @@ from textual.pilot import Pilot
 
 from jackin_picker.app import PickerApp
 from jackin_picker.board import Board
+from jackin_picker.confirm import ConfirmScreen
 from jackin_picker.guard import ARM_S
+from jackin_picker.screen import DeskScreen
 from jackin_picker.stage import Clock
 
 from .operator_playbook import OperatorPlaybook
@@ -70,9 +72,17 @@ async def until_shown(app: App[None], *texts: str) -> None:
 async def arm(pilot: Pilot[None], clock: HandClock) -> None:
     """Let the prompt come to be ready, the clock moved by exactly the silence that it takes."""
     await until_shown(pilot.app, "asks to run")
-    # The prompt counts as drawn when what the drawing set off has been handled.
-    await pilot.pause()
-    await pilot.pause()
+    await let_arm(pilot, clock)
+
+
+async def let_arm(pilot: Pilot[None], clock: HandClock) -> None:
+    """Wait until what is guarded counts as drawn, then let exactly the silence pass."""
+
+    def counts() -> bool:
+        screen = pilot.app.screen
+        return isinstance(screen, DeskScreen | ConfirmScreen) and screen.arming.is_counting
+
+    await until(counts, "it counts as drawn", pilot.app)
     clock.move(ARM_S)
     await until_shown(pilot.app, "● ready")
 

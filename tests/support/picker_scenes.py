@@ -85,8 +85,9 @@ def fill(broker: OperatorPlaybook) -> None:
 
 def _history() -> tuple[RequestView, ...]:
     ends = (
-        (RequestState.DONE, 0, "", "operator"),
-        (RequestState.DONE, 2, "", "rule"),
+        (RequestState.DONE, 0, "exit", "operator"),
+        (RequestState.DONE, 2, "exit", "rule"),
+        (RequestState.DONE, 143, "operator", "operator"),
         (RequestState.DENIED, None, "operator_denied", "operator"),
         (RequestState.EXPIRED, None, "expired", ""),
         (RequestState.CANCELLED, None, "caller_gone", ""),

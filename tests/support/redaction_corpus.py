@@ -1,9 +1,10 @@
-"""The cases of `fixtures/redaction/`, decoded."""
+"""The cases of `fixtures/redaction/`, decoded, and how far what is shown may differ from them."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,21 @@ def _load(path: Path) -> Case:
 
 def _bytes(field: str | dict[str, str]) -> bytes:
     return field.encode() if isinstance(field, str) else b64decode(field["b64"], validate=True)
+
+
+def heads_before_markers(shown: bytes, expected: bytes, markers: Iterable[bytes]) -> list[bytes]:
+    """What `shown` has more than `expected`: in front of each marker, what a silence let go.
+
+    Raises: AssertionError where it differs in anything else.
+    """
+    known = [marker for marker in markers if marker]
+    heads: list[bytes] = []
+    while found := [(expected.find(m), m) for m in known if m in expected]:
+        _, marker = min(found)
+        before, _, expected = expected.partition(marker)
+        got, is_there, shown = shown.partition(marker)
+        assert is_there, "a marker is missing"
+        assert got.startswith(before), "what stands in front of a marker is not what was written"
+        heads.append(got[len(before) :])
+    assert shown == expected, "what follows the last marker is not what was written"
+    return heads

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jackin_broker.adoption import is_our_init
+from jackin_broker.adoption import RETURN_LIMIT_S, is_our_init, settled
+from jackin_broker.capsules import Capsule, InitRecord
+from jackin_broker.config import CapsuleConfig, CapsuleKind
 from jackin_broker.engines import Container, engine_environment, inspect
 from jackin_broker.errors import ConfigError
 
@@ -96,3 +100,37 @@ def test_init_is_ours_only_as_the_first_program_from_our_own_directory(
     programs = os.path.realpath(short_tmp)
     placed = {key: value.replace("PROGRAMS", programs) for key, value in mounts.items()}
     assert is_our_init(Container(1, "id", argv, placed), programs) is is_ours
+
+
+def capsule(kind: CapsuleKind = CapsuleKind.BWRAP) -> Capsule:
+    """One that is known since this moment, its init not on record."""
+    return Capsule("web", CapsuleConfig("web", kind, (1500,)), {}, kind, frozenset({1500}))
+
+
+def is_waited_for(made: Capsule) -> bool:
+    """Whether a caller waits for its init, and goes on as soon as that is on record."""
+
+    async def claims() -> bool:
+        caller = asyncio.ensure_future(settled(made, {}))
+        for _ in range(3):  # the turns that it takes to begin waiting
+            await asyncio.sleep(0)
+        is_waiting = not caller.done()
+        made.take_init(InitRecord(os.getpid(), os.pidfd_open(os.getpid()), 0, 1500, 2))
+        await asyncio.wait_for(caller, RETURN_LIMIT_S)
+        return is_waiting
+
+    try:
+        return asyncio.run(claims())
+    finally:
+        made.drop_init()
+
+
+def test_after_a_brokers_start_a_caller_waits_for_the_launcher_to_come_back() -> None:
+    assert is_waited_for(capsule())
+
+
+def test_nobody_waits_for_what_was_never_launched_or_has_no_init() -> None:
+    long_known = capsule()
+    long_known.known_since = time.monotonic() - RETURN_LIMIT_S
+    assert not is_waited_for(long_known)
+    assert not is_waited_for(capsule(CapsuleKind.NONE))

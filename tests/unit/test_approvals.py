@@ -299,6 +299,33 @@ def test_what_was_approved_and_has_not_begun_can_still_be_ended() -> None:
     play(scene)
 
 
+def test_what_an_ended_request_waits_for_is_not_waited_for_any_more() -> None:
+    """A keyring's own window may stay open for ever."""
+
+    async def scene(approvals: Approvals) -> None:
+        told(approvals)
+        entry = approvals.ask(a_request("a"))
+        approvals.decide(answer(entry.view))
+        await approvals.answer(entry)
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        begun = asyncio.Event()
+
+        async def window() -> None:
+            begun.set()
+            await left
+
+        waiting = asyncio.ensure_future(approvals.unless_stopped(entry, window()))
+        await begun.wait()
+        assert approvals.stop(entry)
+        for refused in (waiting, approvals.unless_stopped(entry, window())):
+            with pytest.raises(Refusal, match="before it began"):
+                await refused
+        assert left.cancelled()
+
+    play(scene)
+
+
 def test_what_ended_is_in_the_history_with_how_long_it_ran() -> None:
     async def scene(approvals: Approvals) -> None:
         told(approvals)
@@ -380,5 +407,20 @@ def test_an_always_that_would_not_lend_what_is_wanted_is_no_answer() -> None:
         with pytest.raises(DecisionRefused, match="wants GH_TOKEN"):
             approvals.decide(Decision("a", digest, approve=True, grant=always))
         approvals.decide(Decision("a", digest, True, ("GH_TOKEN",), grant=always))
+
+    play(scene)
+
+
+def test_denying_all_passes_over_what_expires_at_that_moment() -> None:
+    """A loop that is busy comes late to its timer: the rest is denied, whatever expired first."""
+
+    async def scene(approvals: Approvals) -> None:
+        approvals.wait_without_operator = True
+        for name in "ab":
+            approvals.ask(a_request(name))
+        late, denied = approvals.desk.waiting()
+        late.expires_at = approvals.now()
+        assert approvals.deny_all("", "enough") == 1
+        assert (late.state, denied.state) == (RequestState.EXPIRED, RequestState.DENIED)
 
     play(scene)

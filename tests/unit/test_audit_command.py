@@ -84,7 +84,9 @@ def test_each_filter_shows_what_it_says(
     assert ", ".join(" ".join(pair) for pair in shown(capsys, *options)) == wanted
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2x", "-1h", "", "32nd"])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "2x", "-1h", "", "32nd", "0001-01-01", "999999999999d"]
+)
 def test_a_time_that_is_none_is_refused_with_an_example(
     record: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:

@@ -120,16 +120,62 @@ def test_with_zero_days_everything_is_kept(path: Path) -> None:
     assert numbers(path) == list(range(1, 201))
 
 
+def closed_at(path: Path, *moments: datetime) -> list[Path]:
+    """A file for each moment, with a line that was written when the clock said that."""
+    clock = Calendar()
+    with closing(RecordWriter(path, keep_days=0, file_max_bytes=1, now=clock)) as writer:
+        for moment in (*moments, moments[-1]):
+            clock.now = moment
+            writer.append("asked", {})
+    return closed_files(path)
+
+
+def look(path: Path, *moments: datetime) -> list[Path]:
+    """What is left of the closed files when a line was written at each of these times."""
+    before, clock = closed_files(path), Calendar()
+    clock.now = moments[0]
+    with closing(RecordWriter(path, now=clock)) as writer:
+        for clock.now in moments:
+            writer.append("asked", {})
+    assert verify(path)
+    return [file for file in before if file.exists()]
+
+
+def test_what_a_clock_that_was_behind_wrote_is_not_deleted_early(path: Path) -> None:
+    """A machine without a battery begins in 1970: a minute later its lines were fifty years old."""
+    (first,) = closed_at(path, datetime(1970, 1, 1, tzinfo=UTC))
+    assert look(path, START, START + DAY, START + 2 * DAY) == [first]
+    assert look(path, *(START + DAY * day for day in range(3, KEEP_DAYS + 2))) == []
+
+
+def test_what_a_clock_that_was_ahead_wrote_holds_nothing_up(path: Path) -> None:
+    """Else that file and all after it would be kept until then."""
+    days = (0, 4000, 1, 5, 95)
+    files = closed_at(path, *(START + DAY * day for day in days))
+    assert look(path, START + 96 * DAY) == files[-1:]
+
+
+def test_a_clock_that_is_ahead_for_a_while_deletes_nothing(path: Path) -> None:
+    clock = write_daily(path, 40)
+    files = closed_files(path)
+    assert len(files) > 3
+    assert look(path, clock.now, clock.now + 4000 * DAY, clock.now + DAY) == files
+
+
+def test_old_files_go_also_after_the_clock_was_set_back(path: Path) -> None:
+    """The next look was due when the clock is as late again as it had been."""
+    oldest, *_ = closed_at(path, START, START + 85 * DAY)
+    left = look(path, START + 86 * DAY, START + 4000 * DAY, START + 100 * DAY)
+    assert oldest not in left
+
+
 def test_a_deletion_that_was_interrupted_leaves_a_whole_record(path: Path) -> None:
     """The line that vouches is on the disk first; the file it names may still be there."""
     write_daily(path, 150)
     files = {file: file.read_bytes() for file in closed_files(path)}
     files[closed_path(path, int(str(read_file(path)[0])))] = path.read_bytes()
-    clock = Calendar()
-    clock.now = START + 400 * DAY
-    with closing(RecordWriter(path, now=clock)) as writer:
-        writer.append("asked", {})
-    assert closed_files(path) == []
+    look(path, *(START + day * DAY for day in (230, 260)))
+    assert not files.keys() & set(closed_files(path))
     for file, raw in reversed(files.items()):
         assert verify(path) > 0
         file.write_bytes(raw)

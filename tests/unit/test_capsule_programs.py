@@ -42,6 +42,29 @@ def test_help_teaches(scene: Scene) -> None:
     assert shims.run("--version", name=NAME) == (0, f"jackin-capsule {VERSION}\n", "")
 
 
+@pytest.mark.parametrize(
+    "word", ["exec", "ask", "mcp", "prompt", "mcp-config", "doctor", "equip", "init"]
+)
+def test_each_sub_command_has_a_short_help_of_its_own(scene: Scene, word: str) -> None:
+    _, shims = scene
+    status, out, err = shims.run(word, "--help", name=NAME)
+    assert (status, err) == (0, "")
+    usage, *more = out.splitlines()
+    assert usage.startswith("usage: jackin-" + ("exec" if word == "exec" else f"capsule {word}"))
+    assert "jackin-capsule init" not in "".join(more)
+    assert all(len(line) <= 100 for line in out.splitlines())
+    assert shims.run(word, "-h", name=NAME) == (0, out, "")
+    assert shims.run("help", word, name=NAME) == (0, out, "")
+
+
+def test_help_for_what_there_is_not_says_where_to_look(scene: Scene) -> None:
+    _, shims = scene
+    for words in (("help", "bogus"), ("bogus", "--help")):
+        status, _, err = shims.run(*words, name=NAME)
+        assert status == 126
+        assert err.splitlines()[0].endswith("error: no such command: bogus")
+
+
 def test_an_unknown_command_says_where_to_look(scene: Scene) -> None:
     _, shims = scene
     status, out, err = shims.run("bogus", name=NAME)

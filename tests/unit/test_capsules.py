@@ -168,3 +168,25 @@ def test_no_descriptor_is_left_behind_by_refusals(init: InNamespace) -> None:
         with pytest.raises(Refusal):
             record_init(pid, (uid,))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_runs_in_a_capsule_is_named_by_its_init_and_not_by_the_brokers_word(
+    init: InNamespace,
+) -> None:
+    """Grants hold as long as it runs, over a broker's restart too, and for nothing after it."""
+    first, again = _registry(WEB), _registry(WEB)
+    lives: list[str] = []
+    for registry in (first, again):
+        held = registry.open("web")
+        assert held.life == held.session_id != ""
+        registry.record_init("web", init.pid, held.session_id)
+        lives.append(held.life)
+    assert lives[0] == lives[1]
+    with in_namespace() as other:
+        adopted = _get(_registry(WEB), "web")
+        adopted.adopt(other.pid, "", is_ours=False)
+        assert adopted.life not in {*lives, ""}
+    first.close("web", _get(first, "web").session_id)
+    assert _get(first, "web").life == ""
+    for capsule in (_get(again, "web"), adopted):
+        capsule.drop_init()

@@ -11,7 +11,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from jackin_broker.config import CapsuleKind
 from jackin_broker.contract import VERSION, Contract
+from jackin_broker.contract_words import inside_words
 from support.broker import Broker
 from support.real import short_directory
 from support.source_tree import REPOSITORY
@@ -167,3 +169,24 @@ def test_recent_calls_are_told_with_what_was_ticked(scene: tuple[Broker, str]) -
     assert calls[0]["bindings"] == ["TOKEN"]
     assert "\u001b" not in calls[0]["command"]
     assert "operator, with TOKEN" in broker.run("explain", "web").stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "run_as", "uid", "is_adopted", "words"),
+    [
+        (CapsuleKind.BWRAP, 0, 1000, False, "namespaces of its own"),
+        (CapsuleKind.DOCKER, 1501, 1000, False, "as uid 1501"),
+        (CapsuleKind.DOCKER, 0, 1000, False, "the agent can read"),
+        (CapsuleKind.PODMAN, 1501, 0, False, "as uid 1501"),
+        (CapsuleKind.PODMAN, 0, 0, False, "the agent can read"),
+        (CapsuleKind.PODMAN, 0, 1000, False, "namespaces of its own"),
+        (CapsuleKind.PODMAN, 1501, 1000, False, "namespaces of its own"),
+        (CapsuleKind.PODMAN, 0, 1000, True, "the agent can read"),
+        (CapsuleKind.REMOTE, 0, 1000, False, "not available"),
+        (CapsuleKind.NONE, 0, 1000, False, "not available"),
+    ],
+)
+def test_what_keeps_a_command_inside_from_the_agent_is_said_of_each_kind(
+    kind: CapsuleKind, run_as: int, uid: int, is_adopted: bool, words: str
+) -> None:
+    assert words in inside_words(kind, run_as=run_as, uid=uid, is_adopted=is_adopted)

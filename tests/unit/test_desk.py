@@ -237,3 +237,14 @@ def test_the_digest_covers_all_that_is_displayed_but_what_merely_passes() -> Non
         msgspec.structs.replace(view, bindings=()),
     ):
         assert view_digest(changed) != view_digest(view)
+
+
+def test_other_limits_hold_from_then_on_for_whoever_asked_before() -> None:
+    """`reload` takes a changed file; a capsule that asked before is no exception."""
+    desk = Desk(msgspec.structs.replace(LIMITS, ask_burst=2))
+    desk.charge("web", 0.0)
+    desk.limits = msgspec.structs.replace(LIMITS, ask_burst=3, ask_per_s=3)
+    for _ in range(3):
+        desk.charge("web", 1.0)
+    with pytest.raises(Refusal):
+        desk.charge("web", 1.0)

@@ -79,6 +79,10 @@ def test_the_wire_form_of_bytes_is_shown_as_the_bytes() -> None:
         ("\u037e", r"\u{37e}"),
         ("\u2013rf", r"\u{2013}rf"),
         ("\u0131d", r"\u{131}d"),
+        ("g\u101dogle.com", r"g\u{101d}ogle.com"),
+        ("g\u05e1ogle", r"g\u{5e1}ogle"),
+        ("v\u0e51", r"v\u{e51}"),
+        ("1\u0e500", r"1\u{e50}0"),
     ],
 )
 def test_look_alikes_of_ascii_are_marked(text: str, expected: str) -> None:
@@ -87,7 +91,13 @@ def test_look_alikes_of_ascii_are_marked(text: str, expected: str) -> None:
     assert shown.lookalike
 
 
-@pytest.mark.parametrize("text", ["список файлов", "ελληνικά", "a – b", "naïve", "x² + y²", "“q”"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("список файлов", "файл2", "ελληνικά", "a – b", "naïve", "x² + y²", "“q”"),
+        *("日本語v2", "5µs", "ของ๕", "ملف٢", "한글a"),
+    ],
+)
 def test_text_of_another_script_stays_readable(text: str) -> None:
     assert show(text) == Shown(text)
 

@@ -12,9 +12,10 @@ import pytest
 
 from jackin_broker.bindings import Binding, ValueSource
 from jackin_broker.capsules import Capsule
-from jackin_broker.config import CapsuleConfig, CapsuleKind, Config, Mount
+from jackin_broker.config import BinaryConfig, CapsuleConfig, CapsuleKind, Config, Mount
 from jackin_broker.errors import DenialCode, Refusal
-from jackin_broker.examine import Asked, asked_by, examine
+from jackin_broker.examine import Asked, examine, inquiry_of
+from jackin_broker.grants.basis import basis_of, shape_of
 from jackin_broker.identity import find_binary
 from jackin_broker.operands import EXAMINED_MAX_ARGS
 from jackin_broker.plan import Plan, recheck
@@ -92,7 +93,22 @@ def test_an_inquiry_is_answered_for_the_door_that_it_came_through(is_bridged: bo
     capsule_config = CapsuleConfig("web", CapsuleKind.BWRAP, (1000,), ())
     capsule = Capsule("web", capsule_config, {}, CapsuleKind.BWRAP, frozenset({1000}))
     message = Ask(PROTOCOL_VERSION, "npm")
-    inquiry = asked_by(message, (b"npm",), capsule, Config(), (), frozenset(), is_bridged)
+    inquiry = Asked(
+        inquiry_of(message), (b"npm",), b"", capsule, Config(), (), is_bridged=is_bridged
+    )
     with pytest.raises(Refusal) as refused:
         examine(inquiry)
     assert ("over the bridge" in str(refused.value)) is is_bridged
+
+
+def test_a_program_that_is_configured_in_another_way_is_another_surrounding(
+    private_home: Path,
+) -> None:
+    """A grant ends with that: what it may write of the operator's HOME, its environment."""
+    seen: set[str] = set()
+    ways = (BinaryConfig(), BinaryConfig(home_paths=("~/.x",)), BinaryConfig(env={"A": "1"}))
+    for way in ways:
+        with asked(private_home) as plan:
+            plan.binary_config = way
+            seen.add(basis_of(plan, shape_of(plan), date(2030, 1, 1)).traits[""])
+    assert len(seen) == len(ways)

@@ -15,7 +15,7 @@ import pytest
 
 from jackin_broker.errors import Refusal
 from jackin_broker.grants.book import GrantBook
-from jackin_broker.grants.ledger import Basis, Grant
+from jackin_broker.grants.ledger import Basis, Grant, Moment
 from jackin_broker.policy import Action, Permit, Rule, Shape, Verdict
 from jackin_broker.protocol import Outcome
 
@@ -183,5 +183,35 @@ def test_revoking_is_on_the_disk_too(tmp_path: Path) -> None:
         assert [one.id for one in GrantBook(path, is_kept=True).live()] == ["g2"]
         assert await book.revoke_all() == 1
         assert GrantBook(path, is_kept=True).live() == ()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("set_back_s", [0.0, 86_400.0])
+def test_a_clock_that_is_set_back_gives_a_kept_grant_no_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_back_s: float
+) -> None:
+    """It is set back while no broker runs, or while the next one does."""
+    path = tmp_path / "grants.json"
+    began = GrantBook(path, is_kept=True).now()
+
+    def moved(wall_s: float, steady_s: float) -> None:
+        now = Moment(began.wall_s + wall_s, began.steady_s + steady_s)
+
+        def then(_: GrantBook) -> Moment:
+            return now
+
+        monkeypatch.setattr(GrantBook, "now", then)
+
+    async def scene() -> None:
+        book = GrantBook(path, is_kept=True)
+        await book.add(grant_of(book))
+        moved(-set_back_s, 1)
+        again = GrantBook(path, is_kept=True)
+        assert again.permit(BASIS) is not None
+        moved(-86_400.0, 600)
+        assert again.permit(BASIS) is not None
+        moved(-86_400.0, 602)
+        assert again.permit(BASIS) is None
 
     play(scene)

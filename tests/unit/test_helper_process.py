@@ -166,3 +166,40 @@ def test_nothing_of_the_working_directory_is_imported(
 
     assert asyncio.run(ask()) == b"well"
     assert os.getcwd() == str(trap)
+
+
+def test_who_waits_for_room_gets_it_from_starts_that_were_given_up(
+    pool: HelperPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They told nobody: the one that waited had no value until its deadline."""
+    starting: list[asyncio.Task[bytes] | None] = []
+    is_full = asyncio.Event()
+
+    async def stuck(*_: object) -> HelperProcess:
+        starting.append(asyncio.current_task())
+        if len(starting) == HELPERS_MAX:
+            is_full.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async def last() -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr(HelperProcess, "start", stuck)
+            asked = [asyncio.create_task(say_slowly(pool)) for _ in range(HELPERS_MAX + 1)]
+            async with asyncio.timeout(ENOUGH_S):
+                await is_full.wait()
+        (waiting,) = (task for task in asked if task not in starting)
+        for task in asked:
+            if task is not waiting:
+                task.cancel()
+        async with asyncio.timeout(ENOUGH_S):
+            answer = await waiting
+        pool.close()
+        return answer
+
+    assert asyncio.run(last()) == b"hello"
+
+
+async def say_slowly(pool: HelperPool) -> bytes:
+    """Like `say`, in the caller's own task."""
+    return await pool.run(lambda helper: helper.ask(b"hello"))

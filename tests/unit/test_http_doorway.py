@@ -20,7 +20,7 @@ from jackin_broker.bridge.http_exec import JsonChannel, read_body
 from jackin_broker.bridge.http_hosts import is_our_host
 from jackin_broker.bridge.http_plain import PlainChannel, read_form
 from jackin_broker.bridge.tcp import listen_on
-from jackin_broker.bridge.tokens import new_key
+from jackin_broker.bridge.tokens import BridgeKey, new_key
 from jackin_broker.capsules import Capsule
 from jackin_broker.config import Config
 from jackin_broker.config.model import CapsuleConfig, CapsuleKind
@@ -31,7 +31,7 @@ from jackin_broker.protocol import ExecCommand, ExecDenied, ExecResult, ExecStar
 from jackin_broker.services import Services
 from jackin_broker.session import Session
 
-LIMIT_S = 10.0
+LIMIT_S = 20.0
 KEY = new_key()
 
 
@@ -62,12 +62,14 @@ def capsule() -> Capsule:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[bridge.HttpDoorway, int]]:
+async def served(
+    key: Callable[[], BridgeKey | None] = lambda: KEY,
+) -> AsyncGenerator[tuple[bridge.HttpDoorway, int]]:
     """A doorway that listens, and its port."""
     listener = listen_on("127.0.0.1", 0, 16)
     port = int(listener.getsockname()[1])
     services = cast("Services", FakeServices())
-    door = bridge.HttpDoorway(services, capsule(), listener, lambda: KEY, "127.0.0.1")
+    door = bridge.HttpDoorway(services, capsule(), listener, key, "127.0.0.1")
     try:
         yield door, port
     finally:
@@ -127,6 +129,25 @@ def test_a_body_that_is_too_long_is_413_before_it_is_all_there(
         assert (await answer(port, head(1 << 40) + b" " * 2000)).startswith(b"HTTP/1.1 413")
 
     run(scene)
+
+
+@pytest.mark.parametrize("place", ["/exec", "/plain"])
+def test_a_token_that_is_taken_back_while_the_body_comes_begins_nothing(place: str) -> None:
+    keys: list[BridgeKey | None] = [KEY]
+
+    async def go() -> None:
+        async with asyncio.timeout(LIMIT_S), served(lambda: keys[0]) as (door, port):
+            said = body_of(b"") if place == "/exec" else b"argv=true"
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head(len(said)).replace(b"/exec", place.encode()) + said[:3])
+            await until(lambda: cast("Any", door)._body_bytes == 3)
+            keys[0] = None
+            writer.write(said[3:])
+            assert (await reader.read()).startswith(b"HTTP/1.1 401")
+            assert not door.capsule.callers
+            writer.close()
+
+    asyncio.run(go())
 
 
 def test_bodies_of_one_capsule_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +434,7 @@ def test_the_plain_forms_outputs_are_each_for_one_request() -> None:
         channel.send(ExecResult(3, 0, 0, protocol.EndedBy.EXIT))
         assert await channel.status == 3
 
-    with_channel(lambda: PlainChannel(REQUEST), scene)
+    with_channel(lambda: PlainChannel(REQUEST, KEY), scene)
 
 
 def test_a_plain_call_whose_outputs_nobody_asks_for_is_given_up(
@@ -425,7 +446,7 @@ def test_a_plain_call_whose_outputs_nobody_asks_for_is_given_up(
         channel.outlet("stdout")
         await handler.gone.wait()
 
-    with_channel(lambda: PlainChannel(REQUEST), scene)
+    with_channel(lambda: PlainChannel(REQUEST, KEY), scene)
 
 
 @pytest.mark.parametrize(

@@ -5,27 +5,37 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from jackin_broker.bindings import Binding, Delivery, ValueSource
 from jackin_broker.capsules import Capsule, InitRecord
-from jackin_broker.config import CapsuleConfig, CapsuleKind, Mount
+from jackin_broker.config import CapsuleConfig, CapsuleKind, Config, Mount
+from jackin_broker.deliveries import Scratch, check_deliverable
 from jackin_broker.errors import DenialCode, Refusal
-from jackin_broker.init_protocol import Isolation
-from jackin_broker.inside import InsidePlan, Unlisted, examine_inside, wait_for_runner
+from jackin_broker.init_protocol import SKILL_LOOK, SKILL_SOCKETS, Isolation
+from jackin_broker.inside import InsidePlan, Unlisted, examine_inside, look, wait_for_runner
 from jackin_broker.operator_protocol import StdinView
 from jackin_broker.protocol import ExecCommand, StdinKind, Target, text_from_bytes
+from jackin_broker.runner.descriptors import is_listening
 
 
 class Channel:
     """A channel that is there."""
 
-    def __init__(self, isolation: Isolation) -> None:
+    def __init__(self, isolation: Isolation, *skills: str, answer: bytes = b"") -> None:
         self.isolation = isolation
+        self.skills = frozenset(skills)
+        self.answer = answer
 
     def spawn(self, request_id: str, descriptors: Sequence[int]) -> None: ...
+
+    def look(self, look_id: str, descriptors: Sequence[int]) -> None:
+        if self.answer:
+            os.write(descriptors[1], self.answer)
 
     def kill(self, request_id: str, number: int) -> None: ...
 
@@ -161,3 +171,86 @@ def test_the_channel_is_waited_for_only_where_init_is_to_connect(short_tmp: Path
         made.drop_init()
 
     asyncio.run(claims())
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "status"),
+    [
+        (b"failed exec 2", "npm: no such command in the capsule", 127),
+        (b"failed exec 13", "could not be started in the capsule: permission denied", 126),
+        (b"failed cwd 2", "the working directory cannot be entered", 126),
+        (b"failed exec x", "does not answer", 126),
+        (b"something else", "does not answer", 126),
+        (b"", "does not answer", 126),
+    ],
+)
+def test_what_init_does_not_find_is_refused_before_anyone_is_asked(
+    short_tmp: Path, answer: bytes, words: str, status: int
+) -> None:
+    made = capsule(short_tmp)
+    made.take_runner(Channel(Isolation.NAMESPACES, SKILL_LOOK, answer=answer))
+    with pytest.raises(Refusal, match=words) as told:
+        asyncio.run(look(b"npm", b"/workspace", made))
+    assert getattr(told.value, "exit_code", 126) == status
+
+
+def test_what_init_finds_or_cannot_look_for_goes_on(short_tmp: Path) -> None:
+    """An init of an earlier version has no such skill, and is not asked."""
+    made = capsule(short_tmp)
+    made.take_runner(Channel(Isolation.NAMESPACES, SKILL_LOOK, answer=b"found"))
+    asyncio.run(look(b"npm", b"/workspace", made))
+    made.take_runner(Channel(Isolation.NAMESPACES, answer=b"failed exec 2"))
+    asyncio.run(look(b"npm", b"/workspace", made))
+
+
+@pytest.mark.parametrize(
+    ("isolation", "skills", "no_files", "no_sockets"),
+    [
+        (Isolation.NAMESPACES, [SKILL_SOCKETS], False, False),
+        (Isolation.NAMESPACES, [], False, True),
+        (Isolation.UID, [SKILL_SOCKETS], True, False),
+        (Isolation.NONE, [SKILL_SOCKETS], True, False),
+    ],
+)
+def test_files_and_sockets_of_its_own_take_namespaces(
+    short_tmp: Path, isolation: Isolation, skills: list[str], no_files: bool, no_sockets: bool
+) -> None:
+    """Known before any value is resolved: deliveries look at the place first."""
+    made = capsule(short_tmp)
+    made.take_runner(Channel(isolation, *skills))
+    plan = plan_of(made, "ssh", "host")
+    place = plan.place(Config(), {}, Scratch(short_tmp / "commands"))
+    plan.close()
+    assert (bool(place.why_no_files), bool(place.why_no_sockets)) == (no_files, no_sockets)
+    key = Binding("KEY", ValueSource(""), delivery=Delivery.SSH_AGENT)
+    if no_files or no_sockets:
+        with pytest.raises(Refusal, match="the value of KEY cannot be delivered"):
+            check_deliverable([key], place)
+    else:
+        check_deliverable([key], place)
+
+
+def test_in_an_adopted_container_namespaces_keep_nobody_out(short_tmp: Path) -> None:
+    """`podman exec` enters init's own, from where every command can be seen."""
+    made = capsule(short_tmp, CapsuleKind.PODMAN, Isolation.NAMESPACES)
+    made.config = CapsuleConfig("web", CapsuleKind.PODMAN, (os.geteuid(),), container="app")
+    plan = plan_of(made, "npm")
+    plan.close()
+    assert plan.shape.are_values_readable
+    made.session_id = "launched"
+    plan = plan_of(made, "npm")
+    plan.close()
+    assert not plan.shape.are_values_readable
+
+
+def test_only_what_listens_is_taken_for_a_socket() -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        assert not is_listening(sock.fileno())
+        sock.bind("")
+        sock.listen()
+        assert is_listening(sock.fileno())
+    with socket.socket(socket.AF_INET) as sock:
+        sock.listen()
+        assert not is_listening(sock.fileno())
+    with open(os.devnull) as file:
+        assert not is_listening(file.fileno())

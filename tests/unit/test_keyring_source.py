@@ -249,3 +249,17 @@ def test_a_keyring_that_this_machine_cannot_have_is_said() -> None:
     assert failed.fault is SourceFault.UNAVAILABLE
     assert "macos keyring does not work" in str(failed)
     assert 'keyring = "vault"' in failed.hint
+
+
+def test_a_look_up_that_comes_after_the_closing_leaves_no_helper(
+    service: SecretService, value: str
+) -> None:
+    """A reload closes the former sources; each request that had them in hand left 30 MB."""
+
+    async def late() -> tuple[bytes, frozenset[int]]:
+        reader = KeyringReader("secret-service", NO_VAULT, service.env, frozenset())
+        await reader.close()
+        found = await reader.read(ITEM, Lookup("GH_TOKEN"))
+        return found, reader.helper_pids
+
+    assert asyncio.run(late()) == (value.encode(), frozenset())

@@ -74,6 +74,27 @@ def test_it_sees_no_file_no_network_and_no_variable(monkeypatch: pytest.MonkeyPa
     assert not {"home", "root", "run", "proc", "srv", "var"} & set(found["root"])
 
 
+WRITE = """
+    import os
+    for folder, _, _ in os.walk("/"):
+        try:
+            os.close(os.open(os.path.join(folder, "new"), os.O_CREAT | os.O_WRONLY))
+            print(folder)
+        except OSError:
+            pass
+    print("looked")
+"""
+
+
+def test_there_is_no_place_where_it_could_fill_the_machines_memory() -> None:
+    """A tmpfs takes half of it, and what lies there counts for no limit of the process."""
+    require_bwrap()
+    python = os.path.realpath(sys.executable)
+    argv = [*confined((python, "-I", "-S", "-c"), ()), textwrap.dedent(WRITE)]
+    done = subprocess.run(argv, env={}, capture_output=True, text=True, timeout=START_LIMIT_S)
+    assert (done.stdout, done.returncode) == ("looked\n", 0)
+
+
 def test_it_is_refused_where_it_cannot_be_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = probe.Abilities("", "bubblewrap is not installed", hides_abstract_sockets=False)
     monkeypatch.setattr("jackin_broker.mcp_hosting.confined.abilities", lambda: nothing)

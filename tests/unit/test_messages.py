@@ -27,6 +27,7 @@ TO_CAPSULE: Final[dict[str, set[str]]] = {
     "Error": {"code", "reason"},
     # To the capsule's init alone; a command's values go there in a descriptor, in no message.
     "Spawn": {"request_id"},
+    "Look": {"request_id"},
     "Kill": {"request_id", "number"},
 }
 # Words that a field for a value would have in its name.

@@ -16,6 +16,8 @@ from jackin_broker.operands import (
     EXAMINED_MAX_ARGS,
     EXAMINED_MAX_BYTES,
     OPERANDS_MAX_COUNT,
+    PARTED_MAX_BYTES,
+    PARTS_MAX,
     FileOperand,
     Reach,
     changed_operand,
@@ -93,6 +95,13 @@ def test_file_under_a_writable_root_is_digested_with_its_place(project: Project)
         ("--field=body=@x.sql", b"x.sql"),
         ("-F@x.sql", b"x.sql"),
         ("if=x.sql", b"x.sql"),
+        ("a=b=c=@x.sql", b"x.sql"),
+        ("other.sql,x.sql", b"x.sql"),
+        ("--files=other.sql,x.sql", b"x.sql"),
+        ("x.sql:/there", b"x.sql"),
+        ("body=@x.sql;type=text/plain", b"x.sql"),
+        ("host=db passfile=x.sql sslmode=off", b"x.sql"),
+        ("passfile='x.sql' host=db", b"x.sql"),
     ],
 )
 def test_path_within_an_argument_is_found(project: Project, arg: str, path: bytes) -> None:
@@ -225,6 +234,22 @@ def test_whatever_the_agent_can_put_in_place_counts_for_a_rule(project: Project)
     assert project.reach("own", "absent", "/usr/bin", "/dev/stdin", "-") == Reach()
 
 
+def test_a_path_within_a_list_or_a_text_counts_for_a_rule_too(project: Project) -> None:
+    """Else `dbname=x passfile=…` would have a credential lent without `trust_cwd`."""
+    path = str(project.write("x.sql"))
+    for arg in (f"file://{path}", f"/usr/a,{path}", f"{path}:/b", f"host=a passfile={path}"):
+        assert project.reach(arg).is_writable
+    assert project.reach("fix ../project/x.sql, please", "a=/usr/a,b=/usr/b c=d") == Reach()
+
+
+def test_a_longer_list_than_is_looked_at_is_said(project: Project) -> None:
+    project.write("x.sql")
+    for arg in (b"a," * PARTS_MAX + b"x.sql", b"a=b " * (PARTED_MAX_BYTES // 4) + b"c=x.sql"):
+        assert has_more([arg], ())
+        assert project.reach(arg).is_writable
+    assert not has_more([b"a," * (PARTS_MAX - 1) + b"x.sql"], ())
+
+
 def test_what_was_not_looked_at_counts_for_a_rule(project: Project) -> None:
     """An agent hides a file behind more arguments than are looked at."""
     path = os.fsencode(project.write("x.sql"))
@@ -253,6 +278,9 @@ def test_looking_at_the_longest_arguments_is_bounded(project: Project) -> None:
     start = time.process_time()
     file_operands(args, project.fd, project.roots)
     reach_of(args, project.fd, project.roots)
+    lists = [b"a=b," * 200] * EXAMINED_MAX_ARGS
+    file_operands(lists, project.fd, project.roots)
+    reach_of([*lists, b"w" * 4_000_000 + b" x"], project.fd, project.roots)
     assert time.process_time() - start < 2
 
 

@@ -243,6 +243,23 @@ def test_the_operators_program_is_known_by_uid_namespace_and_descent(
             peer.check_operator(sock, ours)
 
 
+def test_a_parent_that_ends_while_the_operators_program_is_read_is_no_refusal(
+    door: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that starts one in the background and ends: the chain is read again."""
+    broken = iter([True, False])
+
+    def once_broken(pid: int) -> Iterator[processes.Status]:
+        yield from itertools.islice(lineage(pid), 1)
+        if next(broken):
+            raise ProcessGone("its parent has ended")
+        yield from itertools.islice(lineage(pid), 1, None)
+
+    monkeypatch.setattr(peer, "lineage", once_broken)
+    with _calls(door) as (pid, sock), _sleeping() as broker:
+        assert peer.check_operator(sock, broker.pid) == pid
+
+
 def test_the_operators_namespace_is_not_a_confined_commands(door: socket.socket) -> None:
     with (
         in_namespace() as made,
@@ -261,8 +278,10 @@ def test_a_lineage_goes_up_to_the_first_process() -> None:
         assert child.parent == parent.pid
 
 
-def test_a_name_cannot_forge_lines_of_the_status() -> None:
-    name = "x\\nPPid: 1"
+@pytest.mark.parametrize("end", ["\\n", "\\x0b", "\\x1c"])
+def test_a_name_cannot_forge_lines_of_the_status(end: str) -> None:
+    """The kernel escapes a newline alone; other line ends stay a part of the name."""
+    name = f"x{end}PPid: 1"
     program = (
         f"import ctypes,sys; ctypes.CDLL(None).prctl(15, b'{name}')\n"
         "print(flush=True); sys.stdin.read()"
@@ -274,6 +293,7 @@ def test_a_name_cannot_forge_lines_of_the_status() -> None:
         process.stdout.readline()
         with opened(process.pid) as read:
             assert read.status().parent == os.getpid()
+            assert read.status().name.endswith("PPid: 1")
             assert read.start_time() > 0
         process.communicate()
 

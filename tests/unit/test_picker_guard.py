@@ -94,6 +94,12 @@ def test_keys_that_arrive_together_never_decide() -> None:
     assert guard.press(11.1) is Press.ACTS
 
 
+def test_the_fastest_fingers_are_no_burst() -> None:
+    guard = armed()
+    guard.press(11.0)
+    assert guard.press(11.02) is Press.ACTS
+
+
 def test_the_time_left_to_wait_is_never_negative() -> None:
     guard = Guard()
     assert guard.silence_left_s(5.0) == ARM_S

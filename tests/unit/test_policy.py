@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from jackin_broker.errors import DenialCode
+from jackin_broker.grants.book import RuleUse
+from jackin_broker.grants.views import always_view
 from jackin_broker.policy import Action, Permit, Rule, Shape, decide, has_ended
 from jackin_broker.protocol import Outcome, StdinKind, Target
 
@@ -281,3 +283,23 @@ def test_what_an_approval_wrote_restricts_as_widely_as_any_deny_rule() -> None:
     denied = rule(action=Action.DENY, id="r-1", binary_sha256="a" * 64, files=())
     live = shape(stdin=StdinKind.LIVE, has_tty=True, files=None)
     assert outcome(live, denied) is Outcome.DENY
+
+
+@pytest.mark.parametrize(
+    ("end", "is_over"),
+    [
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-12))), False),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), True),
+        (date(9999, 12, 31), False),
+        (date(1, 1, 1), True),
+    ],
+)
+def test_a_rule_may_end_with_the_calendar(end: date, is_over: bool) -> None:
+    """A zone leads out of it, and every request of every capsule failed."""
+    ends = rule(expires=end, id="r-1")
+    now = datetime(2026, 11, 30, tzinfo=UTC)
+    assert outcome(LIST, ends, today=now) is (Outcome.ASK if is_over else Outcome.ALLOW)
+    view = always_view(ends, RuleUse(), "", now)
+    assert view.expires_at is not None
+    assert (view.expires_at < now.timestamp()) is is_over
+    assert datetime.fromtimestamp(view.expires_at, timezone(timedelta(hours=14)))

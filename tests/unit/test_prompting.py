@@ -18,13 +18,13 @@ import pytest
 
 from jackin_broker.deliveries import Prompt
 from jackin_broker.frames import Stream
-from jackin_broker.protocol import TerminalSize
+from jackin_broker.protocol import EndedBy, TerminalSize
 from jackin_broker.runner import host, prompting
 from jackin_broker.runner.confine import UNCONFINED, Confinement
 from jackin_broker.runner.foreground import Program
 from jackin_broker.runner.prompting import Prompter
 from jackin_broker.runner.running import Running
-from jackin_broker.runner.spec import RunSpec
+from jackin_broker.runner.spec import GRACE_S, RunSpec
 from jackin_broker.runner.terminal import Modes
 from support import real
 from support.commands import PATH, Sink, confined, finish, within, workdir_at
@@ -55,6 +55,7 @@ async def asked(
     how: Confinement = UNCONFINED,
     program: Program | None = None,
     run_s: float = 30,
+    grace_s: float = GRACE_S,
 ) -> Running:
     """A Python program on a terminal, which is answered a value when it asks for one."""
     python = real.SYSTEM_PYTHON
@@ -71,6 +72,7 @@ async def asked(
             prompts=(Prompt("PASS", PATTERN, value),),
             program=program or pinned(python),
             run_s=run_s,
+            grace_s=grace_s,
         )
         return await host.start(spec, sink)
 
@@ -88,6 +90,36 @@ def outcome(work: Coroutine[Any, Any, Running], sink: Sink) -> tuple[bytes, list
 
 
 # --- on a real terminal ---------------------------------------------------------------------
+
+# It takes being asked to end for an occasion to ask for a password, and says when that is over.
+ASKS_AT_ITS_END: Final = (
+    "import getpass, signal, time\n"
+    "def ask(*_):\n"
+    "    getpass.getpass('Password: ')\n"
+    "    print('got it', flush=True)\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    "signal.signal(signal.SIGTERM, ask)\n"
+    "print('ready', flush=True)\n"
+    "while True: time.sleep(60)\n"
+)
+
+
+def test_a_command_that_is_being_ended_is_typed_nothing(how: Confinement) -> None:
+    """Its end was ordered: whoever answers it now hands a value to what nobody wants any more."""
+    sink = Sink()
+
+    async def end() -> Running:
+        running = await asked(ASKS_AT_ITS_END, sink, how=how, grace_s=real.START_LIMIT_S)
+        await sink.until_out(b"ready")
+        running.end(EndedBy.OPERATOR)
+        await sink.until_out(b"Password: ")
+        with pytest.raises(TimeoutError):  # an answer would come within milliseconds
+            await asyncio.wait_for(sink.until_out(b"got it"), 1)
+        running.write_stdin(b"\x03")
+        return running
+
+    out, typed = outcome(end(), sink)
+    assert (typed, b"got it" in out) == ([], False)
 
 
 def test_a_question_of_the_pinned_binary_is_answered(how: Confinement) -> None:

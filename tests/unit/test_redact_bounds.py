@@ -11,8 +11,9 @@ from base64 import b64encode
 import pytest
 
 from jackin_broker.bindings import Redact
+from jackin_broker.redact.alignment import cores
 from jackin_broker.redact.budget import NearMisses
-from jackin_broker.redact.forms import Form
+from jackin_broker.redact.forms import Form, forms_of
 from jackin_broker.redact.heads import Heads
 from jackin_broker.redact.matching import Span, unions
 from jackin_broker.redact.needles import NeedleSet, build, of_forms
@@ -342,3 +343,22 @@ def test_a_guess_right_behind_a_value_counts() -> None:
     redactor = Redactor(plain(TOKEN))
     assert redactor.feed(TOKEN + TOKEN[:10] + b"~~~") == b"[redacted:S]" + TOKEN[:10] + b"~~~"
     assert redactor.take_near_misses() == {"S": NearMisses(deep=1)}
+
+
+def test_what_is_quoted_or_in_json_and_then_in_base64_is_right_letter_by_letter() -> None:
+    """A connection string and a document, as a cluster keeps them."""
+    text = b'k9 "\xc3\xa9"/Ab3dEf6h'
+    found = {form.text for form in forms_of(Piece(text, 0, is_encoded=True))}
+    for written in (
+        text,
+        b"k9%20%22%C3%A9%22%2FAb3dEf6h",
+        b"k9+%22%C3%A9%22%2FAb3dEf6h",
+        b'k9 \\"\xc3\xa9\\"/Ab3dEf6h',
+        b'k\0009\0 \0"\0\xe9\0"\0/\0A\0b\0003\0d\0E\0f\0006\0h\0',
+    ):
+        assert {core.text for core in cores(written)} <= found
+
+
+def test_what_is_no_text_has_no_form_that_is_shorter_than_itself() -> None:
+    value = b"\xff\xfek9-Ab3dEf6h"
+    assert min(map(len, (form.text for form in forms_of(Piece(value, 0, True))))) == len(value)

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackin_broker.bindings import Redact
+from jackin_broker.redact.forms import Form
 from jackin_broker.redact.merged import MergedView, Piece
-from jackin_broker.redact.needles import NeedleSet, build
+from jackin_broker.redact.needles import NeedleSet, build, of_forms
 from jackin_broker.redact.projection import MAX_ESCAPE_BYTES, MAX_IGNORED_BYTES
 from jackin_broker.redact.stream import Redactor, redact_all
 from support.redaction_strategies import Scene, bounded, scenes
@@ -205,6 +206,32 @@ def test_a_prompt_that_begins_like_a_value_appears_after_a_silence() -> None:
     assert command.text == b"say to"
     command.write("e", VALUE[2:])
     assert command.end() == b"say to" + MARKER
+
+
+def test_what_both_streams_made_a_value_is_not_told_again_when_its_own_stream_masks_it() -> None:
+    command = Command()
+    command.write("o", VALUE[:20])
+    command.write("e", VALUE[20:])
+    command.write("o", VALUE[20:] + b"!")
+    assert command.end() == MARKER + b"!"
+
+
+def test_who_looks_in_late_sees_it_in_the_order_of_writing() -> None:
+    command = Command(is_watched=False)
+    command.write("o", b"~~" + VALUE[:20])
+    command.write("e", b"!")
+    command.write("o", VALUE[20:] + b"~.")
+    command.pieces += command.view.start()
+    assert command.text == b"~~" + MARKER + b"!~."
+
+
+def test_a_value_that_begins_inside_one_of_both_streams_has_no_marker_of_its_own() -> None:
+    values = (b"k9-Sup3r-ab", b"ab-second-Val7e")
+    forms = [(at, Form(value)) for at, value in enumerate(values)]
+    command = Command(of_forms(["A", "B"], forms, {}))
+    command.write("e", values[0][:-2])
+    command.write("o", values[1] + b".")
+    assert command.end() == MARKER + b"."
 
 
 @given(scenes(), st.randoms(use_true_random=False), st.booleans())

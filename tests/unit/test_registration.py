@@ -20,6 +20,10 @@ from jackin_capsule.wire import Fault
 from support.broker import program
 
 NAME: Final = ("mcp_servers", "jackin")
+KEYS: Final[dict[tuple[str, ...], str | None]] = {
+    ("command",): '"/jackin/bin/jackin-capsule"',
+    ("args",): '["mcp"]',
+}
 TABLE: Final = '[mcp_servers.jackin]\ncommand = "/jackin/bin/jackin-capsule"\nargs = ["mcp"]\n'
 # Where each client has its servers, and what one of somebody else's looks like there.
 JSON_SHAPES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
@@ -156,7 +160,7 @@ TOML_FILES: Final = {
 
 @pytest.mark.parametrize("content", TOML_FILES.values(), ids=TOML_FILES)
 def test_a_toml_file_gets_the_table_and_keeps_every_byte(content: str) -> None:
-    merged = merge_toml(content, NAME, TABLE, "f")
+    merged = merge_toml(content, NAME, KEYS, "f")
     assert merged.startswith(content)
     after = tomllib.loads(merged)
     ours = after["mcp_servers"].pop("jackin")
@@ -164,17 +168,86 @@ def test_a_toml_file_gets_the_table_and_keeps_every_byte(content: str) -> None:
     before = tomllib.loads(content)
     before.setdefault("mcp_servers", {})
     assert after == before
-    assert merge_toml(merged, NAME, TABLE, "f") == merged
+    assert merge_toml(merged, NAME, KEYS, "f") == merged
 
 
 @pytest.mark.parametrize("header", ["[mcp_servers.jackin]", '[ "mcp_servers" . jackin ]'])
-def test_an_older_table_is_replaced_where_it_stands(header: str) -> None:
+def test_of_an_older_table_only_what_is_ours_is_replaced(header: str) -> None:
     before = (
-        f'a = 1\n\n{header} # ours\ncommand = "old"\n[mcp_servers.jackin.env]\nX = "1"\n\n'
-        "# of b\n[b]\nc = 2\n"
+        f'a = 1\n\n{header} # ours\nstartup_timeout_sec = 40 # slow\ncommand = "old"\n'
+        'note = """\n[b]\n"""\n[mcp_servers.jackin.env]\nX = "1"\n\n# of b\n[b]\nc = 2\n'
     )
-    merged = merge_toml(before, NAME, TABLE, "f")
-    assert merged == f"a = 1\n\n{TABLE}\n# of b\n[b]\nc = 2\n"
+    merged = merge_toml(before, NAME, KEYS, "f")
+    command = 'command = "/jackin/bin/jackin-capsule"\n'
+    args = '"""\nargs = ["mcp"]\n[mcp_servers.jackin.env]'
+    expected = before.replace('command = "old"\n', command)
+    assert merged == expected.replace('"""\n[mcp_servers.jackin.env]', args)
+    assert merge_toml(merged, NAME, KEYS, "f") == merged
+
+
+def test_a_table_below_it_alone_gets_its_own_above() -> None:
+    before = 'a = 1\n[mcp_servers.jackin.env]\nX = "1"'
+    merged = tomllib.loads(merge_toml(before, NAME, KEYS, "f"))
+    assert merged["mcp_servers"]["jackin"] == {
+        "command": "/jackin/bin/jackin-capsule",
+        "args": ["mcp"],
+        "env": {"X": "1"},
+    }
+
+
+ENV_SHAPES: Final = {
+    "none": "",
+    "inline": 'env = { X = "a, b", JACKIN_BROKER_ADDR = "old:1" }\n',
+    "inline, empty": "env = {}\n",
+    "dotted": 'env.X = "a, b"\nenv.JACKIN_BROKER_ADDR = "old:1"\n',
+    "a table": '[mcp_servers.jackin.env]\nX = "a, b"\nJACKIN_BROKER_ADDR = "old:1"\n',
+}
+
+
+@pytest.mark.parametrize("shape", ENV_SHAPES)
+@pytest.mark.parametrize("address", ["new:2", ""])
+def test_codex_keeps_variables_and_timeouts_that_somebody_added(
+    monkeypatch: pytest.MonkeyPatch, shape: str, address: str
+) -> None:
+    monkeypatch.setenv("JACKIN_EXEC_TOKEN", "tok" + "0" * 20)
+    monkeypatch.setenv("JACKIN_BROKER_ADDR", address)
+    passed = 'env_vars = [ # mine\n  "LANG",\n]\n'
+    head = f'[mcp_servers.jackin]\ncommand = "old"\ntool_timeout_sec = 90\n{passed}'
+    merged = merge("codex", head + ENV_SHAPES[shape], "f")
+    found = tomllib.loads(merged)["mcp_servers"]["jackin"]
+    assert (found["tool_timeout_sec"], found["args"]) == (90, ["mcp"])
+    assert sorted(found["env_vars"]) == ["JACKIN_EXEC_TOKEN", "LANG"]
+    theirs = {"X": "a, b"} if "X" in ENV_SHAPES[shape] else {}
+    ours = {"JACKIN_BROKER_ADDR": address} if address else {}
+    assert found.get("env", {}) == {**theirs, **ours}
+    assert merge("codex", merged, "f") == merged
+
+
+@pytest.mark.parametrize("client", JSON_SHAPES)
+def test_what_somebody_added_to_our_entry_stays(
+    monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    holder, _ = JSON_SHAPES[client]
+    env = "environment" if client == "opencode" else "env"
+    monkeypatch.setenv("JACKIN_BROKER_ADDR", "new:2")
+    monkeypatch.delenv("JACKIN_BROKER_SOCKET", raising=False)
+    before: dict[str, Any] = json.loads(merge(client, "", "f"))
+    entry = before[holder]["jackin"]
+    entry.update(timeout=90000, enabled=False, command="old")
+    entry[env] = {"X": "1", "JACKIN_BROKER_ADDR": "old:1", "JACKIN_BROKER_SOCKET": "/old"}
+    merged = merge(client, json.dumps(before), "f")
+    found = json.loads(merged)[holder]["jackin"]
+    assert found[env] == {"X": "1", "JACKIN_BROKER_ADDR": "new:2"}
+    assert (found["timeout"], found["enabled"]) == (90000, False)
+    assert found["command"] != "old"
+    assert merge(client, merged, "f") == merged
+
+
+@pytest.mark.parametrize("ours", ['"text"', '{"env": []}'])
+def test_an_entry_of_ours_in_another_shape_is_left_alone(ours: str) -> None:
+    with pytest.raises(Fault) as refused:
+        merge("claude", '{"mcpServers": {"jackin": ' + ours + "}}", "f")
+    assert "by hand" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -184,13 +257,15 @@ def test_an_older_table_is_replaced_where_it_stands(header: str) -> None:
         'mcp_servers.jackin.command = "x"\n',
         '[mcp_servers]\njackin = { command = "x" }\n',
         '[mcp_servers]\njackin.command = "x"\n',
+        '[[mcp_servers.jackin]]\ncommand = "x"\n',
+        "[mcp_servers.jackin]\nargs.x = 1\n",
         'text = """\nnever ends\n',
         "list = [\n1,\n",
     ],
 )
 def test_another_shape_of_the_table_is_refused_and_not_guessed_at(content: str) -> None:
     with pytest.raises(Fault) as refused:
-        merge_toml(content, NAME, TABLE, "f")
+        merge_toml(content, NAME, KEYS, "f")
     assert "by hand" in refused.value.hint
 
 
@@ -207,7 +282,7 @@ def test_whatever_is_valid_stays_what_it_was(rows: list[tuple[bool, str, str, st
         quoted = [json.dumps(part) for part in (one, two)]
         text += f"[t{number}.{'.'.join(quoted)}]\n" if is_table else f"k{number} = {value}\n"
     before = tomllib.loads(text)
-    merged = merge_toml(text, NAME, TABLE, "f")
+    merged = merge_toml(text, NAME, KEYS, "f")
     after = tomllib.loads(merged)
     assert after.pop("mcp_servers")["jackin"]["args"] == ["mcp"]
     assert after == before
@@ -233,4 +308,4 @@ def test_what_could_not_be_written_back_as_it_was_is_left_alone(content: str) ->
 @pytest.mark.parametrize("mark", ["\f", "\v", "\x1c", "\x85", "\u2028"])
 def test_only_what_ends_a_line_in_toml_begins_a_header(mark: str) -> None:
     content = f"# once it was:{mark}[mcp_servers.jackin]\n[other]\nkept = 1\n"
-    assert merge_toml(content, NAME, TABLE, "f") == content + "\n" + TABLE
+    assert merge_toml(content, NAME, KEYS, "f") == content + "\n" + TABLE

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import secrets
 import select
 import signal
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jackin_broker.errors import DenialCode, Refusal
-from jackin_broker.protocol import StdinKind
+from jackin_broker.protocol import EndedBy, StdinKind
 from jackin_broker.runner import host
 from jackin_broker.runner.confine import UNCONFINED, Confinement
-from jackin_broker.runner.spec import NoSuchCommand, RunSpec, SpawnFailed
+from jackin_broker.runner.spec import Ended, NoSuchCommand, RunSpec, SpawnFailed
 from support import real
 from support.commands import (
     PATH,
@@ -29,6 +32,9 @@ from support.commands import (
     within,
     workdir_at,
 )
+
+# Standard streams, its channel, and both ends of its wake-up pipe: no room for a request's.
+WARDEN_DESCRIPTORS = 6
 
 
 @pytest.fixture(params=["unconfined", "confined"])
@@ -233,3 +239,52 @@ def holders(needle: bytes) -> list[str]:
             except OSError:
                 continue
     return found
+
+
+def test_a_fork_that_fails_is_one_commands_misfortune(short_tmp: Path) -> None:
+    """The warden's end is the end of all confined commands, so it must not end of this."""
+    real.require_bwrap()
+
+    async def three() -> tuple[Refusal, bool, Ended]:
+        with workdir_at(short_tmp) as cwd:
+            how = confined(cwd)
+        other = await start(["/bin/sleep", "600"], Sink(), how=how)
+        warden = int(own_children()[0])
+        before = resource.prlimit(warden, resource.RLIMIT_NOFILE)
+        resource.prlimit(warden, resource.RLIMIT_NOFILE, (WARDEN_DESCRIPTORS, before[1]))
+        try:
+            with pytest.raises(SpawnFailed) as caught:
+                await run(["/bin/true"])
+        finally:
+            resource.prlimit(warden, resource.RLIMIT_NOFILE, before)
+        is_left = other.has_ended
+        last = await run(["/bin/true"])
+        other.end(EndedBy.OPERATOR)
+        await finish(other)
+        return caught.value, is_left, last
+
+    error, has_ended, last = within(three())
+    assert "no process or descriptor is left" in str(error)
+    assert not has_ended
+    assert last.exit_code == 0
+
+
+def test_a_command_whose_process_cannot_be_watched_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Out of descriptors here: it would have run unwatched until the fork's limit."""
+    receive = socket.recv_fds
+
+    def truncated(*asked: Any) -> tuple[bytes, list[int], int, Any]:
+        words, descriptors, flags, address = receive(*asked)
+        for fd in descriptors:
+            os.close(fd)
+        return words, [], flags | socket.MSG_CTRUNC, address
+
+    async def refused() -> Refusal:
+        monkeypatch.setattr(socket, "recv_fds", truncated)
+        with pytest.raises(SpawnFailed) as caught:
+            await start(["/bin/sleep", "600"], Sink())
+        return caught.value
+
+    assert "no process or descriptor is left" in str(within(refused()))

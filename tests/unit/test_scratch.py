@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import resource
+import secrets
 import stat
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from jackin_broker.deliveries import Scratch, scratch_root
+from jackin_broker.bindings import Binding, Credential, Delivery, FileSource
+from jackin_broker.deliveries import Place, Prepared, Scratch, prepare, scratch_root
 from jackin_broker.deliveries.scratch import is_in_memory
 from jackin_broker.errors import ConfigError
 from support.real import END_GRACE_S, first_line, is_running, require_program, wait_until
@@ -26,6 +32,63 @@ def test_a_directory_is_the_operators_alone_and_leaves_nothing(short_tmp: Path) 
     scratch.remove(two)
     scratch.remove(two)
     assert not scratch.root.exists()
+
+
+def test_what_cannot_be_removed_now_goes_with_the_next_command(short_tmp: Path) -> None:
+    """Without a free descriptor nothing can be listed: it was forgotten, with a value in it."""
+    scratch = Scratch(short_tmp / "commands")
+    left = scratch.make()
+    (left / "file").write_text("x")
+    with no_free_descriptor():
+        scratch.remove(left)
+    assert left.exists()
+    scratch.remove(scratch.make())
+    assert not left.exists()
+
+
+def test_a_value_in_a_file_goes_where_no_descriptor_is_free(short_tmp: Path) -> None:
+    value = "tok" + secrets.token_hex(12)
+    credential = Credential(
+        Binding("TOKEN", FileSource("/x"), delivery=Delivery.FILE), value.encode()
+    )
+    place = Place(is_confined=False, scratch=Scratch(short_tmp / "commands"), lifetime_s=1)
+
+    async def deliver_and_clean() -> Path:
+        prepared = await prepare([credential], place)
+        path = Path(os.fsdecode(prepared.env[b"TOKEN_FILE"]))
+        assert path.read_text() == value  # noqa: ASYNC240 - nothing else runs in this loop
+        with no_free_descriptor():
+            await prepared.clean()
+        return path
+
+    assert not asyncio.run(deliver_and_clean()).exists()
+
+
+def test_what_one_cannot_take_back_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    prepared = Prepared()
+    done: list[str] = []
+
+    async def first() -> None:
+        done.append("first")
+
+    async def broken() -> None:
+        raise ZeroDivisionError("nobody foresaw this")
+
+    prepared.cleanups += [first, broken]
+    asyncio.run(prepared.clean())
+    assert done == ["first"]
+    assert "ZeroDivisionError: nobody foresaw this" in caplog.text
+
+
+@contextmanager
+def no_free_descriptor() -> Generator[None]:
+    """Let this process open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_place_that_others_can_change_is_refused(short_tmp: Path) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NoReturn
@@ -17,9 +18,13 @@ from typing import NoReturn
 import pytest
 
 from jackin_broker import execution, session
+from jackin_broker.approvals import Approvals
 from jackin_broker.daemon import Daemon
+from jackin_broker.desk import Entry
+from jackin_broker.errors import DenialCode, Refusal
 from jackin_broker.frames import FrameDecoder, MessageFrame, message_frame
 from jackin_broker.guessing import Suspicion
+from jackin_broker.operator_protocol import RequestState
 from jackin_broker.protocol import (
     MESSAGE_TO_CAPSULE_MAX_BYTES,
     PROTOCOL_VERSION,
@@ -30,7 +35,8 @@ from jackin_broker.protocol import (
     decode_to_capsule,
     encode,
 )
-from support.real import START_LIMIT_S
+from jackin_broker.trail import Trail
+from support.real import START_LIMIT_S, is_running, wait_until
 
 CONFIG = """\
 schema = 1
@@ -40,12 +46,19 @@ keyring = "vault"
 TOKEN = {{ value = "{value}", on_demand = true }}
 [capsules.web]
 kind = "none"
-host_binaries = ["touch"]
+host_binaries = ["touch", "bash"]
 [capsules.web.binaries.touch]
+confine = false
+[capsules.web.binaries.bash]
 confine = false
 [[rules]]
 action = "allow"
 argv = ["touch", "*"]
+bindings = ["TOKEN"]
+trust_cwd = true
+[[rules]]
+action = "allow"
+argv = ["bash", "..."]
 bindings = ["TOKEN"]
 trust_cwd = true
 """
@@ -64,10 +77,14 @@ STEPS = (
 )
 
 
-async def ask(daemon: Daemon, proof: Path) -> ToCapsule:
-    """The last word on a request to touch `proof`."""
+# Its number goes into the file; it does not end by TERM, and goes on writing.
+STUBBORN = "trap '' TERM; echo $$ > {proof}; while :; do echo x; sleep 0.01; done"
+
+
+async def ask(daemon: Daemon, argv: tuple[str, ...], cwd: Path) -> ToCapsule:
+    """The last word on a request to run this."""
     reader, writer = await asyncio.open_unix_connection(str(daemon.paths.capsule_socket("web")))
-    request = ExecCommand(PROTOCOL_VERSION, "touch", (str(proof),), str(proof.parent))
+    request = ExecCommand(PROTOCOL_VERSION, argv[0], argv[1:], str(cwd))
     writer.write(message_frame(encode(request), max_bytes=MESSAGE_TO_CAPSULE_MAX_BYTES))
     decoder = FrameDecoder(max_message_bytes=MESSAGE_TO_CAPSULE_MAX_BYTES)
     frames = decoder.feed(await reader.read())
@@ -77,7 +94,15 @@ async def ask(daemon: Daemon, proof: Path) -> ToCapsule:
     return decode_to_capsule(bodies[-1])
 
 
-async def served(proof: Path, value: str, broken: Callable[[], None]) -> tuple[ToCapsule, str]:
+def pid_in(proof: Path) -> int:
+    """The number of the process that wrote it, 0 as long as none did."""
+    text = proof.read_text() if proof.exists() else ""
+    return int(text) if text.endswith("\n") else 0
+
+
+async def served(
+    proof: Path, value: str, broken: Callable[[], None], argv: tuple[str, ...] = ()
+) -> tuple[ToCapsule, str]:
     """The answer of a broker in which `broken` broke something, and its log."""
     config = Path(os.environ["XDG_CONFIG_HOME"]) / "jackin-exec" / "config.toml"
     config.parent.mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +113,8 @@ async def served(proof: Path, value: str, broken: Callable[[], None]) -> tuple[T
         await daemon.start()
         broken()
         async with asyncio.timeout(START_LIMIT_S):
-            answer = await ask(daemon, proof)
+            answer = await ask(daemon, argv or ("touch", str(proof)), proof.parent)
+            assert not argv or not is_running(pid_in(proof)), "it goes on after the denial"
     finally:
         await daemon.close()
     return answer, daemon.paths.log_file.read_text()
@@ -137,3 +163,45 @@ def test_guesses_that_come_while_a_request_is_looked_at_keep_rules_from_deliveri
     assert isinstance(answer, ExecDenied), answer
     assert answer.code == "no_operator"  # it would have been asked
     assert not proof.exists()
+
+
+def test_a_command_that_cannot_be_put_on_the_list_does_not_go_on(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails once it runs: nobody would have ended it, not even its caller's end."""
+    proof = short_tmp / "proof"
+    advance = Approvals.advance
+
+    def unlisted(approvals: Approvals, entry: Entry, state: RequestState) -> None:
+        if state is RequestState.RUNNING:
+            wait_until(lambda: pid_in(proof) > 0, "the command runs")
+            fail()
+        advance(approvals, entry, state)
+
+    broken = partial(monkeypatch.setattr, Approvals, "advance", unlisted)
+    argv = ("bash", "-c", STUBBORN.format(proof=proof))
+    answer, log = asyncio.run(served(proof, "tok" + secrets.token_hex(12), broken, argv))
+    assert isinstance(answer, ExecDenied), answer
+    assert answer.code == "internal_error"
+    assert "what had begun was ended" in answer.reason
+    assert "ZeroDivisionError: nobody foresaw this" in log
+
+
+def test_a_command_whose_start_cannot_be_recorded_is_gone_when_its_caller_hears_so(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had TERM and three seconds more, with the credential and off every list."""
+    proof = short_tmp / "proof"
+
+    async def full(*_: object, **__: object) -> NoReturn:
+        await asyncio.to_thread(wait_until, lambda: pid_in(proof) > 0, "the command runs")
+        raise Refusal(DenialCode.AUDIT_FAILED, "the audit record cannot be written: full")
+
+    value = "tok" + secrets.token_hex(12)
+    broken = partial(monkeypatch.setattr, Trail, "started", full)
+    argv = ("bash", "-c", STUBBORN.format(proof=proof))
+    answer, log = asyncio.run(served(proof, value, broken, argv))
+    assert isinstance(answer, ExecDenied), answer
+    assert answer.code == "audit_failed"
+    assert pid_in(proof)
+    assert "ERROR" not in log, "its output went on to a connection that was closed"

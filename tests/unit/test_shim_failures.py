@@ -48,7 +48,7 @@ def test_the_limits_are_the_protocols() -> None:
         assert getattr(wire, name) == getattr(protocol, name)
     assert wire.PROTOCOL == protocol.PROTOCOL_VERSION
     assert wire.EXIT_NOT_RUN == protocol.EXIT_NOT_RUN
-    assert problems.EXIT_ENDED == protocol.EXIT_TIME_LIMIT
+    assert problems.EXIT_ENDED == protocol.EXIT_ENDED
     assert problems.EXIT_NOT_FOUND == protocol.EXIT_NOT_FOUND
 
 

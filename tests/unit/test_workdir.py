@@ -208,6 +208,18 @@ def test_a_fallback_that_the_agent_replaced_by_a_link_is_not_followed(layout: La
     assert "fallback directory" in str(layout.refusal("/etc", **changes))
 
 
+def test_a_link_in_the_middle_of_the_fallbacks_path_is_not_followed(layout: Layout) -> None:
+    """Every component of it may lie in a project, not the last one alone."""
+    place = layout.app / "sub" / "deep"
+    assert place.is_dir()
+    changes = {"unmapped_cwd": UnmappedCwd.FALLBACK, "fallback_cwd": str(place)}
+    layout.open("/etc", **changes).close()
+    place.parent.rename(layout.app / "away")
+    (layout.out / "deep").mkdir(exist_ok=True)
+    place.parent.symlink_to(layout.out)
+    assert "fallback directory" in str(layout.refusal("/etc", **changes))
+
+
 def test_paths_of_kind_none_are_what_they_are(layout: Layout) -> None:
     """DESIGN §9: the cwd is the project's mount, read-only when it is `/`, a HOME, or holds a
     hidden path."""

@@ -37,6 +37,8 @@ def refusal_response(error: Exception | ExecDenied | Error) -> JSONResponse:
             return _answer(_STATUSES.get(code, 403), reason, hint, code)
         case Error(code, reason):
             return _answer(_STATUSES.get(code, 400), reason, _SEE, code)
+        case Refusal(code=DenialCode.PEER_REFUSED):
+            return unauthorised()
         case Refusal():
             return _answer(503, str(error), error.hint, error.code.value)
         case TimeoutError():

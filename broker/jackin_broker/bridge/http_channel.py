@@ -18,8 +18,9 @@ from .. import protocol
 from ..connection import WRITE_HIGH_BYTES, FrameHandler
 from ..frames import DataFrame, MessageFrame, Stream
 from ..protocol import (
+    EXIT_ENDED,
     EXIT_NOT_RUN,
-    EXIT_TIME_LIMIT,
+    EndedBy,
     Error,
     ExecCommand,
     ExecDenied,
@@ -36,6 +37,12 @@ _TRUNCATED: Final = (
     b"jackin-exec: the operator's limit kept a part of the output back: it was %d bytes on stdout "
     b"and %d on stderr in all\n"
 )
+_ENDINGS: Final = {
+    EndedBy.TIME_LIMIT: b"the command reached its time limit and was ended",
+    EndedBy.OPERATOR: b"the operator ended the command",
+    EndedBy.BROKER_STOPPING: b"the broker stopped and ended the command",
+    EndedBy.GUESSING: b"the command was ended: its output came too close to a credential too often",
+}
 
 
 class Outlet:
@@ -114,6 +121,8 @@ class HttpChannel(ABC):
                     self.write(
                         Stream.STDERR, _TRUNCATED % (message.stdout_bytes, message.stderr_bytes)
                     )
+                if (words := _ENDINGS.get(message.ended_by)) is not None:
+                    self.write(Stream.STDERR, b"jackin-exec: error: %s\n" % words)
                 self._finish(exit_code)
             case ExecDenied(_, reason, hint, exit_code):
                 self._refuse(message, f"{reason} ({message.code})", hint, exit_code)
@@ -135,7 +144,7 @@ class HttpChannel(ABC):
         """The session has ended; what waits is the response's to send."""
         self._handler = None
         self._decide(Error("internal_error", "the broker failed, nothing was run"))
-        self.end(EXIT_TIME_LIMIT if self._is_started else EXIT_NOT_RUN)
+        self.end(EXIT_ENDED if self._is_started else EXIT_NOT_RUN)
 
     # --- what a response calls ----------------------------------------------------------
 
@@ -209,7 +218,7 @@ class HttpChannel(ABC):
         if hint:
             words += f"jackin-exec: hint: {hint}\n"
         self.write(Stream.STDERR, words.encode("utf-8", "backslashreplace"))
-        self.end(EXIT_TIME_LIMIT if self._is_started else exit_code)
+        self.end(EXIT_ENDED if self._is_started else exit_code)
 
     def _finish(self, exit_code: int) -> None:
         self._decide(None)

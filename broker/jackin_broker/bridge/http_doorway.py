@@ -2,7 +2,8 @@
 
 The seed's protocol at `/exec` (`http_exec.py`), a plain form beside it (`http_plain.py`), nothing
 else. Requests become sessions like those of broker.sock. It refuses to know policy.
-Invariants: without the token every answer is the same 401 and names nothing; a name in `Host` that
+Invariants: without the token every answer is the same 401 and names nothing; one that was taken
+back begins nothing, and sees the calls that it began to their end; a name in `Host` that
 is none of ours is refused, so that no web page reaches it by DNS; there is no CORS; a body is
 bounded in size and in time; a caller that disconnects ends its command.
 """
@@ -39,7 +40,7 @@ from .http_hosts import is_our_host
 from .http_plain import STATUS_S, PlainChannel
 from .http_server import EmbeddedServer
 from .http_stream import OutletResponse, until_gone
-from .tcp import CurrentKey
+from .tcp import CurrentKey, wrong_token
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ BODY_S: Final = 30.0
 BODIES_MAX_BYTES: Final = 8 * http_exec.BODY_MAX_BYTES
 _TOKEN_HEADERS: Final = ("x-construct-exec-token", "x-jackin-exec-token")
 _BEARER: Final = "bearer "
+# Under which name a request carries the key that it came in with.
+_KEY: Final = "jackin.key"
 
 
 class HttpDoorway:
@@ -123,11 +126,19 @@ class HttpDoorway:
         """Why it may not come in, None where it may."""
         if not is_our_host(request.headers.get("host", ""), self._host):
             return wrong_host()
-        key = self._current_key()
-        if key is None or not key.matches(_token_of(request).encode("utf-8", "replace")):
+        key, token = self._current_key(), _token_of(request).encode("utf-8", "replace")
+        if key is not None and key.matches(token):
+            request.scope[_KEY] = key
+        elif not self._is_own_call(request.url.path, token):
             await self._record_refusal()
             return unauthorised()
         return None
+
+    def _is_own_call(self, path: str, token: bytes) -> bool:
+        """Whether it is about a call that this token began, before it was taken back."""
+        _, _, rest = path.partition("/plain/")
+        call = self._calls.get(rest.partition("/")[0])
+        return call is not None and call.key.matches(token)
 
     async def _record_refusal(self) -> None:
         """Counted, not repeated: who has no token must not fill the disk."""
@@ -150,14 +161,20 @@ class HttpDoorway:
         try:
             self._check_budget()
             body = await self._body(request, http_exec.BODY_MAX_BYTES)
-            self._check_budget()  # again: others came in while it arrived
             channel = http_exec.JsonChannel(*http_exec.read_body(body))
         except (PeerProtocolError, BodyTooLarge, Refusal, TimeoutError) as error:
             return refusal_response(error)
         return _Exchange(self, channel, channel.lines)
 
     def start(self, channel: HttpChannel, request: Request) -> asyncio.Task[None]:
-        """A session on this channel, until the broker stops it."""
+        """A session on this channel, until the broker stops it.
+
+        Raises: Refusal(TOO_MANY_PENDING, PEER_REFUSED): while its body arrived others came in, or
+        its token was taken back.
+        """
+        self._check_budget()
+        if self._current_key() != request.scope[_KEY]:
+            raise wrong_token()
         client = request.client
         # One request a caller, and it has begun.
         caller = bridge_caller(client.host if client is not None else "?", lambda: True)
@@ -184,12 +201,12 @@ class HttpDoorway:
             # The largest takes a moment: nobody else waits for it, and it is one at a time.
             async with self._reading_form:
                 said = await asyncio.to_thread(http_plain.read_form, body)
-            self._check_budget()  # again: others came in while it arrived
-            channel = PlainChannel(said)
+            channel = PlainChannel(said, request.scope[_KEY])
+            session = self.start(channel, request)
         except (PeerProtocolError, BodyTooLarge, Refusal, TimeoutError) as error:
             return refusal_response(error)
         self._calls[channel.id] = channel
-        self.start(channel, request).add_done_callback(lambda _: self._forget_later(channel))
+        session.add_done_callback(lambda _: self._forget_later(channel))
         return plain_answer(f"{channel.id}\n")
 
     def _forget_later(self, channel: PlainChannel) -> None:
@@ -294,7 +311,11 @@ class _Exchange(OutletResponse):
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session = self._door.start(self._channel, Request(scope))
+        try:
+            session = self._door.start(self._channel, Request(scope))
+        except Refusal as refusal:
+            await refusal_response(refusal)(scope, receive, send)
+            return
         watcher = asyncio.ensure_future(self.watch(receive))
         try:
             verdict = await self._channel.verdict

@@ -26,6 +26,7 @@ from ..protocol import (
     text_from_bytes,
 )
 from .http_channel import HttpChannel, Outlet
+from .tokens import BridgeKey
 
 # As on broker.sock: two megabytes of arguments, percent-encoded.
 FORM_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -75,8 +76,9 @@ def _last(fields: dict[bytes, list[bytes]], name: bytes) -> bytes:
 class PlainChannel(HttpChannel):
     """The channel of one call in the plain form."""
 
-    def __init__(self, request: ExecCommand) -> None:
+    def __init__(self, request: ExecCommand, key: BridgeKey) -> None:
         super().__init__(request)
+        self.key: Final = key  # what began the call may ask for it until it has ended
         self.id: Final = secrets.token_hex(_ID_BYTES)
         self.stdout: Final = Outlet(self)
         self.stderr: Final = Outlet(self)

@@ -2,7 +2,8 @@
 
 It refuses to know requests: whole ones go to an ASGI application. Invariants: one request a
 connection; a peer that has not sent a whole head within the handshake's deadline is cut off; one
-that takes nothing for STALL_S is cut off; there are never more connections than CONNECTIONS_MAX.
+that takes nothing for STALL_S is cut off; there are never more connections than CONNECTIONS_MAX; a
+body in tiny chunks is taken slice by slice, with rests (`pace.py`), so that others' turns come.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Generator
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, cast
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
+from ..pace import SLICE_BYTES, Pace
 from .tcp import HANDSHAKE_S, STALL_S
 
 _log = logging.getLogger(__name__)
@@ -30,16 +35,52 @@ CONNECTIONS_MAX: Final = 512
 _SHUTDOWN_S: Final = 5
 
 
+class _State(ServerState):
+    """What all connections of one server share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pace: Final = Pace()
+
+
+class _Counted(h11.Connection):
+    """A connection that counts the pieces of its body."""
+
+    pieces = 0
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        self.pieces += isinstance(event, h11.Data)
+        return event
+
+
+class _Flow(FlowControl):
+    """uvicorn's holding of a peer, who goes on only when we hold it no more either."""
+
+    def __init__(self, transport: asyncio.Transport, on_resume: Callable[[], object]) -> None:
+        super().__init__(transport)
+        self._on_resume = on_resume
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self._on_resume()
+
+
 class DeadlineProtocol(H11Protocol):
-    """One connection of uvicorn's, with the deadlines that it does not have."""
+    """One connection of uvicorn's, with the deadlines and rests that it does not have."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.conn: _Counted = _Counted(h11.SERVER, HEAD_MAX_BYTES)
         self._timer: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
+        self._unread = bytearray()
         self._came_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own signature
         super().connection_made(transport)
+        self.flow = _Flow(transport, lambda: self.loop.call_soon(self._go_on))
         self._came_at = self.loop.time()
         if len(self.connections) > CONNECTIONS_MAX:
             self._make_room()
@@ -50,10 +91,33 @@ class DeadlineProtocol(H11Protocol):
         self._watch(HANDSHAKE_S, self._head_is_late)
 
     def data_received(self, data: bytes) -> None:
-        if self._has_request and not self.cycle.more_body:
-            self.transport.abort()  # one request a connection; more would hide that the peer left
-            return
-        super().data_received(data)
+        self._unread += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Work on what was received, until the peer is to be held."""
+        while self._unread and self._rest is None and not self.flow.read_paused:
+            if self.transport.is_closing():
+                return
+            if self._has_request and not self.cycle.more_body:
+                self.transport.abort()  # one a connection; more would hide that the peer left
+                return
+            before = self.conn.pieces
+            piece = bytes(memoryview(self._unread)[:SLICE_BYTES])
+            del self._unread[:SLICE_BYTES]
+            super().data_received(piece)
+            pace = cast(_State, self.server_state).pace
+            taken = self.conn.pieces - before
+            if rest_s := pace.rest_s(self.loop.time(), taken, len(piece)):
+                self._rest = self.loop.call_later(rest_s, self._rested)
+        if self._unread or self._rest is not None or self.flow.read_paused:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._go_on()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -65,6 +129,9 @@ class DeadlineProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_watch()
+        self._unread.clear()
+        if self._rest is not None:
+            self._rest.cancel()
         super().connection_lost(exc)
 
     def _make_room(self) -> None:
@@ -115,6 +182,7 @@ class EmbeddedServer(uvicorn.Server):
                 timeout_graceful_shutdown=_SHUTDOWN_S,
             )
         )
+        self.server_state = _State()
         self._ends: Final = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None

@@ -68,7 +68,7 @@ class FramesDoorway(Doorway):
         super().__init__(services, capsule, listener, mcp)
 
     def _new_connection(self) -> CapsuleConnection:
-        return CapsuleConnection(stall_s=STALL_S)
+        return CapsuleConnection(stall_s=STALL_S, pace=self._pace)
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
         self._unproved[task] = None
@@ -92,11 +92,9 @@ class FramesDoorway(Doorway):
         """The challenge comes first: what there is of a budget is for those who passed it."""
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            caller = await self._identify(peer)
-            self.check_budget()
+            return self._admitted(await self._identify(peer))
         except Refusal as refusal:
             return refusal
-        return caller
 
     async def _identify(self, peer: socket.socket) -> Caller:
         try:

@@ -18,6 +18,8 @@ from ..errors import JackinError
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+# How click's own message begins; what it quotes follows in brackets.
+_TOO_MANY: Final = "unexpected extra argument"
 
 # Command → the module of this package that holds it, and its first help line. Loading all of
 # them would cost what the fastest of them takes to run.
@@ -102,7 +104,7 @@ def run(argv: list[str]) -> int:
         return EXIT_USAGE
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "jackin-broker"
-        report(error.format_message().rstrip(".").replace("\n", " "), f"see: {command} --help")
+        report(_usage_words(error), f"see: {command} --help")
         return EXIT_USAGE
     except click.ClickException as error:
         report(error.format_message())
@@ -120,6 +122,12 @@ def run(argv: list[str]) -> int:
         report(f"{where}{(error.strerror or str(error)).lower()}", "see: jackin-broker doctor")
         return EXIT_ERROR
     return status if isinstance(status, int) else 0
+
+
+def _usage_words(error: click.UsageError) -> str:
+    """What is wrong, on one line; not the text of an argument too many, which may be a value."""
+    words = error.format_message().rstrip(".").replace("\n", " ")
+    return words.partition(" (")[0] if _TOO_MANY in words else words
 
 
 def report(message: str, hint: str = "") -> None:

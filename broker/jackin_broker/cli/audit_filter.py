@@ -111,13 +111,12 @@ def _is_since(line: Line, since: datetime) -> bool:
 
 def point_in_time(text: str, now: datetime) -> datetime | None:
     """`2h`, `7d` ago, or a date or time of the local calendar; None for anything else."""
-    if found := _AGO.fullmatch(text):
-        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        if found := _AGO.fullmatch(text):
+            return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return datetime.fromisoformat(text).astimezone()  # without an offset: the operator's own
+    except (ValueError, OverflowError):  # also what leads out of the calendar
         return None
-    return at.astimezone()  # without an offset: the operator's own
 
 
 def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:

@@ -48,6 +48,19 @@ credential.add_command(check)
     help="How a command gets it.  [default: env; file for a name such as SSH_KEY]",
 )
 @click.option("--prompt", help="For --deliver prompt: the pattern of the question.")
+@click.option("--deliver-as", metavar="VARIABLE", help="The variable's name.  [default: NAME]")
+@click.option(
+    "--passphrase",
+    metavar="NAME",
+    help="For --deliver ssh-agent: the binding whose value opens the key.",
+)
+@click.option(
+    "--destination",
+    "destinations",
+    multiple=True,
+    metavar="USER@HOST",
+    help="For --deliver ssh-agent: the only host that the key is for; may be repeated.",
+)
 @click.option("--label", help="A few words for the picker.")
 @click.option(
     "--redact",
@@ -62,7 +75,11 @@ credential.add_command(check)
 @click.option("--from-stdin", is_flag=True, help="Read the value from stdin, less one newline.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def add(
-    name: str, from_file: Path | None, from_stdin: bool, as_json: bool, **options: str | None
+    name: str,
+    from_file: Path | None,
+    from_stdin: bool,
+    as_json: bool,
+    **options: str | tuple[str, ...] | None,
 ) -> None:
     """Store a value in the keyring and write the binding NAME into the configuration.
 
@@ -88,12 +105,18 @@ def add(
             click.echo(f"warning: {line}", err=True)
 
 
-def _entry(config: Config, name: str, options: dict[str, str | None]) -> dict[str, object]:
+def _entry(
+    config: Config, name: str, options: dict[str, str | tuple[str, ...] | None]
+) -> dict[str, object]:
     """The keys to write for this binding: all of a new one's, the given ones of an old one's.
 
     Raises: ConfigError where the name has another source already.
     """
-    given = {key: value for key, value in options.items() if value is not None}
+    given: dict[str, object] = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in options.items()
+        if value is not None and value != ()
+    }
     keys: dict[str, object] = {}
     old = config.bindings.get(name)
     if old is not None and not isinstance(old.source, KeyringSource):

@@ -154,8 +154,9 @@ def _wants_tmux(tmux: bool | None, place: Path, *, quiet: bool) -> bool:
 
 
 def _has_operator(place: Path) -> bool:
+    """Whether a request would be seen: somebody is attached, or the picker would pop up."""
     status = ask_broker(place, GetStatus(0))
-    return isinstance(status, StatusReport) and status.operators > 0
+    return isinstance(status, StatusReport) and (status.operators > 0 or status.can_pop_up)
 
 
 def _run_in_tmux(place: Path) -> int:
@@ -243,8 +244,8 @@ def _say_what_is_open(ready: CapsuleReady, program: str) -> None:
         _say(f"{url}: its bridge; whoever has its token may ask, and its TCP is not encrypted")
     if program in _names(ready, "JACKIN_HOST_BINARIES"):
         _say(
-            f"warning: {program} is a host binary, so this asks for it on the host; "
-            "give its path for the capsule's own"
+            f"{program} is a host binary too: this starts the capsule's own, and by that name "
+            "the agent asks for the host's"
         )
 
 

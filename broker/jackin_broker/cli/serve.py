@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from ..bridge.tokens import load_key
 from ..display import show
 from ..errors import BrokerUnreachable, JackinError
 from ..operator_client import ask_broker
+from .hidden_prompt import WAIT
 
 # A broker on a slow disk with a cold cache; only a fault takes longer, and the log has it.
 START_LIMIT_S: Final = 15.0
@@ -34,6 +36,7 @@ def serve() -> None:
     """Run the broker in the foreground until it is stopped or interrupted."""
     from ..daemon import run
 
+    gc.freeze()  # what was imported stays: a look through all of it is felt as a slow start
     asyncio.run(run(os.environ, announce=lambda line: click.echo(line)))
 
 
@@ -74,6 +77,7 @@ def _offer_to_unlock(socket_path: Path) -> None:
         "vault passphrase", default="", show_default=False, hide_input=True, err=True
     ):
         try:
+            click.echo(WAIT, err=True)
             ask_broker(socket_path, op.UnlockVault(0, passphrase))
         except BrokerUnreachable:
             raise

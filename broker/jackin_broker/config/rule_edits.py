@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection, Iterator
 from typing import Final, cast
 
 from ..errors import ConfigError
@@ -46,48 +47,54 @@ def append_rule(text: str, block: str) -> str:
     )
 
 
-def remove_rule(text: str, rule_id: str) -> str:
-    """The text without the rule of this id; the same text where there is none.
+def remove_rules(text: str, rule_ids: Collection[str]) -> str:
+    """The text without the rules of these ids; the same text where there is none.
 
-    Raises: ConfigError when it is written in a way that it cannot be taken out of; InvalidConfig
+    Raises: ConfigError when one is written in a way that it cannot be taken out of; InvalidConfig
     for what is no TOML.
     """
     read_toml(text, origin=_ORIGIN)
     rules = _rules(text)
-    wanted = [rule for rule in rules if rule.get("id") != rule_id]
+    wanted = [rule for rule in rules if rule.get("id") not in rule_ids]
     if len(wanted) == len(rules):
         return text
     lines = _LINE.findall(text)
-    for start, line in enumerate(lines):
-        if not _HEADER.fullmatch(line.rstrip("\n")):
-            continue
-        first = _start_of(lines, start)
-        end = _end_of(lines, start)
-        while end < len(lines) and not lines[end].strip():
-            end += 1
-        made = "".join(lines[:first]) + "".join(lines[end:])
-        if _says(made, text, wanted):
-            return made.rstrip("\n") + "\n"
+    for first, end, rule_id in reversed(list(_blocks(lines))):
+        if rule_id in rule_ids:
+            while end < len(lines) and not lines[end].strip():
+                end += 1
+            del lines[first:end]
+    made = "".join(lines)
+    if _says(made, text, wanted):
+        return made.rstrip("\n") + "\n"
+    named = ", ".join(sorted(rule_ids))
     raise ConfigError(
-        f"rules: the one with id {rule_id} cannot be taken out as it is written",
+        f"rules: {named} cannot be taken out as the rules are written",
         hint="take it out with an editor, then: jackin-broker reload",
     )
 
 
-def rule_text(text: str, rule_id: str) -> str:
-    """The lines that say this rule, as they stand there; empty where they are not found."""
+def rule_texts(text: str) -> dict[str, str]:
+    """The lines that say each rule with an id, as they stand there; without those not found."""
     lines = _LINE.findall(text)
-    for start, line in enumerate(lines):
+    return {
+        rule_id: "".join(lines[first:end]).rstrip("\n") for first, end, rule_id in _blocks(lines)
+    }
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
+    """Where each rule with an id begins and ends, and that id; each is read once."""
+    for header, line in enumerate(lines):
         if not _HEADER.fullmatch(line.rstrip("\n")):
             continue
-        block = "".join(lines[_start_of(lines, start) : _end_of(lines, start)]).rstrip("\n")
+        first, end = _start_of(lines, header), _end_of(lines, header)
         try:
-            found = _rules(block)
-        except tomllib.TOMLDecodeError:
+            found = _rules("".join(lines[first:end]))
+        except (tomllib.TOMLDecodeError, RecursionError):
             continue
-        if len(found) == 1 and found[0].get("id") == rule_id:
-            return block
-    return ""
+        rule_id = found[0].get("id") if len(found) == 1 else None
+        if isinstance(rule_id, str) and rule_id:
+            yield first, end, rule_id
 
 
 def _start_of(lines: list[str], header: int) -> int:

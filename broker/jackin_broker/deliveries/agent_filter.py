@@ -14,6 +14,7 @@ import asyncio
 import base64
 import hashlib
 import os
+import socket
 from contextlib import suppress
 from typing import Final
 
@@ -45,6 +46,21 @@ class AgentFilter:
         """
         self._server = await asyncio.start_unix_server(self._accept, path)
         os.chmod(path, 0o600)
+
+    def take(self, fd: int) -> None:
+        """Answer at a socket that listens elsewhere, and is ours from now on."""
+        sock = socket.socket(fileno=fd)
+        sock.setblocking(False)
+        opening = asyncio.get_running_loop().create_task(self._serve_at(sock))
+        self._tasks.add(opening)
+        opening.add_done_callback(self._tasks.discard)
+
+    async def _serve_at(self, sock: socket.socket) -> None:
+        try:
+            self._server = await asyncio.start_unix_server(self._accept, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
 
     async def close(self) -> None:
         """Listen no more, and drop every connection."""

@@ -7,6 +7,7 @@ and may be called more than once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from ..bindings import Binding, Credential
 from ..errors import DenialCode, Refusal
 from ..protocol import StdinKind, Target
 from .scratch import Scratch
+
+_log = logging.getLogger(__name__)
 
 Cleanup = Callable[[], Awaitable[None]]
 
@@ -27,7 +30,9 @@ COMMAND_DIR: Final = "/run/jackin"
 class Place:
     """Where the command will run, as far as a delivery must know.
 
-    `lifetime_s` is the longest that it can run. `home` is the operator's.
+    `lifetime_s` is the longest that it can run. `home` is the operator's. `why_no_files` says
+    why what lies in a file system could be seen by the agent there, empty where it cannot;
+    `why_no_sockets` the same of a socket's.
     """
 
     is_confined: bool
@@ -37,6 +42,8 @@ class Place:
     has_terminal: bool = False
     target: Target = Target.HOST
     home: str = ""
+    why_no_files: str = ""
+    why_no_sockets: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,14 @@ class PrivateFile:
 
 @dataclass(frozen=True)
 class PrivateSocket:
-    """A socket of ours, and where a confined command sees it."""
+    """A socket of ours, and where a confined command sees it.
+
+    Inside a capsule there is none of ours: `take` gets the descriptor of what listens there.
+    """
 
     host_path: str
     path: str
+    take: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,10 @@ class Prepared:
         self.sockets.clear()
         self.prompts.clear()
         while self.cleanups:
-            await self.cleanups.pop()()
+            try:
+                await self.cleanups.pop()()
+            except Exception:  # whatever it was, the turn of the others comes all the same
+                _log.exception("something that was made for a command could not be taken back")
 
 
 class Deliverer(Protocol):

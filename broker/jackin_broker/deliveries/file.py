@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from ..bindings import Binding, Credential
-from .base import COMMAND_DIR, Place, Prepared, PrivateFile, add_variable
+from .base import COMMAND_DIR, Place, Prepared, PrivateFile, add_variable, refused
 from .env import variable_of
 
 _SUFFIX: Final = "_FILE"
@@ -22,10 +24,16 @@ class FileDelivery:
     """`NAME_FILE=/path`; `deliver_as` is the variable's name where it is to be another."""
 
     def check(self, bindings: Sequence[Binding], place: Place) -> None:
-        """Names are all that is known.
+        """Names are all that is known, and whether there is a place that the agent cannot see.
 
         Raises: Refusal(SOURCE_FAILED).
         """
+        if place.why_no_files:
+            raise refused(
+                bindings[0],
+                place.why_no_files,
+                hint='the operator may set deliver = "env" for it',
+            )
         for binding in bindings:
             variable_of(binding, _SUFFIX)
 
@@ -43,6 +51,8 @@ class FileDelivery:
                 prepared.files.append(PrivateFile(path, content))
             else:
                 path = os.fspath(prepared.directory(place.scratch) / binding.name)
+                # By itself, too: it takes no descriptor, of which there may be none left.
+                prepared.cleanups.append(partial(_remove, path))
                 write_private(path, content)
             name = variable_of(binding, _SUFFIX)
             add_variable(binding, name, os.fsencode(path), prepared)
@@ -56,6 +66,11 @@ def as_file(value: bytes) -> bytes:
     if value.startswith(_ARMOUR) and not value.endswith(b"\n"):
         return value + b"\n"
     return value
+
+
+async def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def write_private(path: str, content: bytes) -> None:

@@ -2,7 +2,8 @@
 
 What an unconfined command reads as a file, and the sockets of its ssh-agent, live here, 0700, for
 as long as the command does. It refuses to know what they hold. Invariants: everything below the
-root belongs to commands of this broker, so what is there at its start is a leftover and goes.
+root belongs to commands of this broker, so what is there at its start is a leftover and goes. Its
+own begin with `prefix`: what cleans up after a broker that was killed leaves the next one's alone.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _AGENT_PROGRAM: Final = "ssh-agent"
 _CONNECT_LIMIT_S: Final = 1.0
 # 48 bits: a name is never met twice, and mkdir refuses one that is.
 _NAME_BYTES: Final = 6
+# The next broker's differ by it, and no more than a few live at a time.
+_PREFIX_BYTES: Final = 3
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - what is made in it is refused unless ours
 _MEMORY_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 _PEER: Final = struct.Struct("3i")
@@ -38,21 +41,30 @@ class Scratch:
 
     def __init__(self, root: Path) -> None:
         self.root: Final = root
+        self.prefix: Final = str(root / secrets.token_hex(_PREFIX_BYTES))
+        self._left: set[Path] = set()  # could not be removed yet
 
     def make(self) -> Path:
         """A new directory that is the operator's alone.
 
         Raises: ConfigError where its place cannot be trusted, OSError.
         """
+        for left in tuple(self._left):
+            self.remove(left)
         ensure_private_dir(self.root)
-        made = self.root / secrets.token_hex(_NAME_BYTES)
+        made = Path(self.prefix + secrets.token_hex(_NAME_BYTES))
         made.mkdir(mode=0o700)
         return made
 
     def remove(self, directory: Path) -> None:
-        """Remove one of them with all that is in it, ending its agent; may be called again."""
-        _end_agent(directory / AGENT_SOCKET)
+        """Remove one of them with all that is in it, ending its agent; may be called again.
+
+        What cannot be removed now, as without a free descriptor, is tried again at the next `make`.
+        """
+        with suppress(OSError):
+            _end_agent(directory / AGENT_SOCKET)
         shutil.rmtree(directory, ignore_errors=True)
+        (self._left.add if directory.exists() else self._left.discard)(directory)
         with suppress(OSError):  # others are still there
             self.root.rmdir()
 

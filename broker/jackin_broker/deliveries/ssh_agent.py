@@ -57,15 +57,13 @@ class SshAgentDelivery:
     """One agent a command, however many keys are ticked."""
 
     def check(self, bindings: Sequence[Binding], place: Place) -> None:
-        """OpenSSH must be there, and our socket must be reachable.
+        """OpenSSH must be there, and a socket that the command alone can reach.
 
         Raises: Refusal(SOURCE_FAILED).
         """
-        if place.target is Target.CAPSULE:
+        if why := place.why_no_files or place.why_no_sockets:
             raise refused(
-                bindings[0],
-                "its ssh-agent is on the operator's side, and the command inside the capsule",
-                hint="the operator may list the command in host_binaries",
+                bindings[0], why, hint="the operator may list the command in host_binaries"
             )
         _programs(bindings[0])
 
@@ -92,13 +90,16 @@ class SshAgentDelivery:
         seen = os.fspath(folder / _FILTER_SOCKET)
         agent_filter = AgentFilter(agent)
         prepared.cleanups.append(agent_filter.close)
-        await agent_filter.open(seen)
         prepared.notes["ssh_keys"] = await fingerprints_in(agent)
-        if place.is_confined:
-            inside = f"{COMMAND_DIR}/{_SOCKET_NAME}"
-            prepared.sockets.append(PrivateSocket(seen, inside))
-            seen = inside
-        prepared.env[VARIABLE] = os.fsencode(seen)
+        inside = f"{COMMAND_DIR}/{_SOCKET_NAME}"
+        if place.target is Target.CAPSULE:
+            prepared.sockets.append(PrivateSocket("", inside, agent_filter.take))
+        else:
+            await agent_filter.open(seen)
+            if place.is_confined:
+                prepared.sockets.append(PrivateSocket(seen, inside))
+        is_inside = place.is_confined or place.target is Target.CAPSULE
+        prepared.env[VARIABLE] = os.fsencode(inside if is_inside else seen)
 
 
 async def _load(

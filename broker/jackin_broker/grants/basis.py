@@ -41,11 +41,11 @@ def basis_of(plan: Plan, shape: Shape, today: date) -> Basis:
     traits = {name: _trait(binding) for name, binding in plan.bindings.items()}
     return Basis(
         shape=shape,
-        session_id=plan.capsule.session_id,
+        session_id=plan.capsule.life,
         rule_id=_RULE_ID_MARK + secrets.token_hex(_RULE_ID_BYTES),
         today=today,
         # The empty name stands for the command's own surroundings.
-        traits={"": _digest(plan.confinement.describe()), **traits},
+        traits={"": _digest(f"{plan.confinement.describe()}\n{plan.binary_config!r}"), **traits},
     )
 
 

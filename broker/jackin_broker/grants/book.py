@@ -186,7 +186,7 @@ class GrantBook:
             now = self.now()
             for grant in page.grants[:GRANTS_MAX]:
                 if grant.is_live(now):
-                    self._ledger.add(grant, now)
+                    self._ledger.add(_by_this_clock(grant, now), now)
 
 
 def _without_text(grant: Grant) -> Grant:
@@ -194,6 +194,13 @@ def _without_text(grant: Grant) -> Grant:
     text = f"# made before the broker was started again\n# {grant.command}, by its digest\n"
     text += f'capsule = "{grant.capsule}"\nkey_sha256 = "{grant.key_sha256}"'
     return msgspec.structs.replace(grant, text=text, steady_end_s=0.0)
+
+
+def _by_this_clock(grant: Grant, now: Moment) -> Grant:
+    """The grant with an end by this broker's clock: never longer than it was given for."""
+    given_s = max(0.0, grant.expires_at - grant.made_at)
+    left_s = min(grant.expires_at - now.wall_s, given_s)
+    return msgspec.structs.replace(grant, steady_end_s=now.steady_s + left_s)
 
 
 def _read(path: Path) -> _Page:

@@ -19,7 +19,7 @@ import msgspec
 from ..audit import Audit
 from ..config import edits, rule_warnings
 from ..config.load import read_trusted
-from ..config.rule_edits import append_rule, remove_rule, rule_text
+from ..config.rule_edits import append_rule, remove_rules, rule_texts
 from ..desk import Decision, Entry
 from ..errors import DenialCode, JackinError, Refusal
 from ..operator_views import (
@@ -178,12 +178,11 @@ class Granting:
         Raises: ConfigError when the configuration cannot be read.
         """
         kept = [rule for rule in self._services.config.rules if _is_always(rule)]
-        text = await asyncio.to_thread(read_trusted, self._config_file) if kept else ""
+        texts = await asyncio.to_thread(_texts_in, self._config_file) if kept else {}
         book, now = self._services.grants, _now()
         made = tuple(grant_view(grant) for grant in book.live())
         always = (
-            always_view(rule, book.rule_use(rule.id), rule_text(text or "", rule.id), now)
-            for rule in kept
+            always_view(rule, book.rule_use(rule.id), texts.get(rule.id, ""), now) for rule in kept
         )
         return (*made, *always)
 
@@ -270,7 +269,7 @@ class Granting:
         if not rule_ids:
             return
         try:
-            await self._edit(lambda text: _without(text, rule_ids))
+            await self._edit(lambda text: remove_rules(text, rule_ids))
         except JackinError as error:
             raise JackinError(
                 f"ended until the configuration is read again, where it still stands: {error}",
@@ -294,10 +293,8 @@ class Granting:
         return self._services.audit
 
 
-def _without(text: str, rule_ids: list[str]) -> str:
-    for rule_id in rule_ids:
-        text = remove_rule(text, rule_id)
-    return text
+def _texts_in(config_file: Path) -> dict[str, str]:
+    return rule_texts(read_trusted(config_file) or "")
 
 
 def _is_always(rule: Rule) -> bool:

@@ -90,8 +90,8 @@ class Basis(msgspec.Struct, frozen=True):
 class Grant(msgspec.Struct, frozen=True):
     """One grant. `text` is what was offered, `command` the listed name.
 
-    `traits` say how its bindings were configured when they were ticked. `steady_end_s` is 0
-    for one that an earlier broker made: the wall clock alone ends it.
+    `traits` say how its bindings were configured when they were ticked. `steady_end_s` is by the
+    clock of the broker that holds it; 0 in the file, where it means nothing.
     """
 
     id: str

@@ -6,12 +6,16 @@ Texts are raw here; `display.py` says what may be shown of them.
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
+from typing import Final
 
 from ..operator_views import GrantView, RuleView
-from ..policy import Action, Rule, has_ended
+from ..policy import Action, Rule, has_ended, instant_of
 from .book import RuleUse
 from .ledger import Grant
+
+# The last day of the calendar, less one: whoever shows it may stand in another zone.
+_LATEST_S: Final = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
 
 
 def grant_view(grant: Grant) -> GrantView:
@@ -80,6 +84,6 @@ def _end_of(expires: date | datetime | None) -> float | None:
     """When a rule ends, in seconds since the epoch: a date is the last day on which it holds."""
     if expires is None:
         return None
-    if isinstance(expires, datetime):
-        return expires.timestamp()
-    return datetime.combine(expires, time.max).timestamp()
+    if not isinstance(expires, datetime):
+        expires = datetime.combine(expires, time.max)
+    return min(max(0.0, instant_of(expires).timestamp()), _LATEST_S)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
+import subprocess
 import time
 from abc import abstractmethod
 from contextlib import suppress
@@ -24,8 +25,9 @@ from ..paths import CAPSULE_BIN_DIR, CAPSULE_RUN_DIR
 from .base import Launcher, Plan, Prepared
 from .bwrap import PASSED_VARIABLES
 
-# An image may have to be pulled first.
-INIT_LIMIT_S: Final = 600.0
+# A container of a large image starts in seconds; where layers are copied (vfs) it takes longer.
+INIT_LIMIT_S: Final = 120.0
+_PROBE_LIMIT_S: Final = 120.0
 # Between two questions to the engine while its container starts.
 _ASK_AGAIN_S: Final = 0.05
 # Init ends its agent in two seconds once the gate has closed, and the engine then the container.
@@ -68,8 +70,10 @@ class ContainerLauncher(Launcher):
                 f"a capsule of kind {self.kind.value} needs an image",
                 hint="name one with --image, or set image in its configuration",
             )
+        if ask_engine(self.engine, ["image", "inspect", image], os.environ).returncode != 0:
+            self._pull(image)
         argv = ["run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", image, "-c", _PROBE]
-        done = ask_engine(self.engine, argv, os.environ)
+        done = ask_engine(self.engine, argv, os.environ, limit_s=_PROBE_LIMIT_S)
         if done.returncode != 0:
             raise ConfigError(
                 f"{self.engine} cannot run the image {image}: {last_line(done.stderr)}",
@@ -84,6 +88,20 @@ class ContainerLauncher(Launcher):
                 hint="add python3 to it; or use a bridge and the shim for sh: docs/capsules.md",
             )
         return found
+
+    def _pull(self, image: str) -> None:
+        """Fetch an image that is not here; the operator sees how far it is, and may interrupt.
+
+        Raises: ConfigError.
+        """
+        argv = [find_engine(self.engine, os.environ), "pull", image]
+        env = engine_environment(os.environ)
+        done = subprocess.run(argv, env=env, check=False, stdin=subprocess.DEVNULL, stdout=2)
+        if done.returncode != 0:
+            raise ConfigError(
+                f"{self.engine} cannot run the image {image}: it is not here, nor to be pulled",
+                hint=f"try: {self.engine} pull {image}",
+            )
 
     def prepare(self, plan: Plan) -> Prepared:
         gate, gate_fd = _make_gate(plan)
@@ -140,7 +158,12 @@ class ContainerLauncher(Launcher):
 
 
 def _make_gate(plan: Plan) -> tuple[Path, int]:
-    """A named pipe in the capsule's directory, and our end of it, which is also its last."""
+    """A named pipe in the capsule's directory, and our end of it, which is also its last.
+
+    This launch holds the capsule: any other there is of a launcher that was killed.
+    """
+    for left in Path(plan.run_dir).glob("gate-*"):
+        left.unlink(missing_ok=True)
     gate = Path(plan.run_dir, f"gate-{_unique()}")
     os.mkfifo(gate, 0o600)
     os.chmod(gate, 0o644)

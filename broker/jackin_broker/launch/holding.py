@@ -48,6 +48,8 @@ class Holding(Watch):
             client.close()
             raise
         self._client, self._name = client, ready.name
+        # Whatever is configured by the time of a return, it is this that runs.
+        self._call = msgspec.structs.replace(self._call, kind=ready.kind)
         return ready
 
     def record_init(self, pid: int, container: str = "") -> None:
@@ -89,7 +91,7 @@ class Holding(Watch):
     def _reopen(self) -> None:
         """The agent works on whether this succeeds or not: its next command says what is wrong."""
         self._reopen_at = time.monotonic() + REOPEN_EVERY_S
-        self._call = msgspec.structs.replace(self._call, again=True)
+        self._call = msgspec.structs.replace(self._call, name=self._name, again=True)
         try:
             self.open()
             if self._init is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 
 from ..config.model import CapsuleKind
 from ..errors import ConfigError
@@ -37,9 +36,11 @@ class PlainLauncher(Launcher):
             )
         path = f"{plan.bin_dir}:{os.environ.get('PATH', os.defpath)}"
         env = {**os.environ, **plan.env, "PATH": path}
-        if shutil.which(plan.command[0], path=path) is None and not Path(plan.command[0]).exists():
+        # The agent's own program first: a link of its name would have the broker run the agent.
+        program = shutil.which(plan.command[0]) or shutil.which(plan.command[0], path=path)
+        if program is None:
             raise ConfigError(f"{plan.command[0]}: no such command")
-        return Prepared([*_dies_with_us(), *plan.command], env)
+        return Prepared([*_dies_with_us(), program, *plan.command[1:]], env)
 
     def find_init(self, prepared: Prepared, child: int) -> int | None:
         return None

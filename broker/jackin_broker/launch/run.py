@@ -198,8 +198,8 @@ class _Launch:
 
     def _turn(self, selector: selectors.BaseSelector, ended: int, watch: Watch) -> bool:
         """Wait for one thing to happen and do it; True when the capsule has ended."""
+        timeouts = [watch.tick()]  # which may open what is to be watched from now on
         self._register(selector, ended, watch)
-        timeouts = [watch.tick()]
         if self._kill_at is not None:
             timeouts.append(max(0.0, self._kill_at - time.monotonic()))
         events = selector.select(min((t for t in timeouts if t is not None), default=None))

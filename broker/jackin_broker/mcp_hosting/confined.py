@@ -1,8 +1,8 @@
 """How an MCP server is confined: its command line, from nothing but what it needs to run.
 
 It reads what an agent writes, so it sees an interpreter, the packages and no file of anybody's;
-it has no network, no environment, no privileges, and ends with the broker. It refuses to know
-what is said to it. Blocks on the file system. Source: bwrap(1).
+it has no network, no environment, no privileges and no place to write to, and ends with the broker.
+It refuses to know what is said to it. Blocks on the file system. Source: bwrap(1).
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def confined(program: tuple[str, ...], visible: tuple[str, ...]) -> list[str]:
             hint="the operator may install the package bubblewrap",
         )
     words = [can.bwrap, *NAMESPACE_OPTIONS, "--unshare-net"]
-    words += ["--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside
+    # What can be written there is the machine's memory: no /tmp, and /dev/shm cannot be written.
+    words += ["--dev", "/dev", "--remount-ro", "/dev"]
     for path in (*_SYSTEM, *_LOADER):
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]

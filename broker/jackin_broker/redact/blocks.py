@@ -34,17 +34,21 @@ class Blocks:
         self._width: Final = width
         self._stride: Final = stride
         self._step: Final = stride // width
-        places: dict[int, list[tuple[bytes, int]]] = {}
+        places: dict[int, list[tuple[int, int]]] = {}
         number_at = (_WIDE if width == WIDE_BYTES else _NARROW).unpack_from
         for needle, at in windows:
             for offset in range(at, at + stride):
                 (block,) = number_at(needle, offset)
-                places.setdefault(block, []).append((needle, offset))
+                places.setdefault(block, []).append((offset, len(needle)))
+        for known in places.values():
+            # what hundreds of tokens of one kind have in common speaks once for all of them
+            if len(known) > 1:
+                known[:] = dict.fromkeys(known)
         self._places: Final = places
         self._known: Final = frozenset(places)
 
-    def candidates(self, text: bytes, base: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Each (start, needle) that a block of text[base:] speaks for; to be verified."""
+    def candidates(self, text: bytes, base: int = 0) -> Iterator[tuple[int, int]]:
+        """Each (start, size) of a needle that a block of text[base:] speaks for; to be verified."""
         if not self._known:
             return
         whole = (len(text) - base) // self._width * self._width
@@ -55,5 +59,5 @@ class Blocks:
             if self._known.isdisjoint(piece):
                 continue
             for index in compress(range(len(piece)), map(self._known.__contains__, piece)):
-                for needle, offset in self._places[piece[index]]:
-                    yield base + (low + index) * self._stride - offset, needle
+                for offset, size in self._places[piece[index]]:
+                    yield base + (low + index) * self._stride - offset, size

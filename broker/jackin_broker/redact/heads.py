@@ -85,8 +85,8 @@ class Heads:
         return sorted(
             {
                 start
-                for start, needle in self._far.candidates(reach, base)
-                if base <= start < near and needle.startswith(text[start:])
+                for start, _ in self._far.candidates(reach, base)
+                if base <= start < near and self._is_head(text[start:])
             }
         )
 

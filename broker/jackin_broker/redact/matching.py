@@ -108,6 +108,8 @@ class Matching:
 
     def _span(self, text: bytes, index: int, needle: Needle) -> Span | None:
         view, size = self.view, len(needle.text)
+        if needle.behind and not view.has_escapes:  # the usual case: nothing took its head
+            return None
         stop = index + size
         start = view.raw_index(index)
         end = start + size

@@ -28,11 +28,11 @@ _WINDOW_CHOICES: Final = 4
 class Searcher:
     """Finds whole needles."""
 
-    __slots__ = ("_count", "_finds", "_narrow", "_wide")
+    __slots__ = ("_finds", "_narrow", "_needles", "_wide")
 
     def __init__(self, needles: Iterable[bytes]) -> None:
         needles = list(needles)
-        self._count: Final = len(needles)
+        self._needles: Final = frozenset(needles)
         wide_stride, narrow_stride = _cheapest([len(n) for n in needles])
         wide_window = wide_stride + WIDE_BYTES - 1
         narrow_window = narrow_stride + NARROW_BYTES - 1
@@ -53,15 +53,15 @@ class Searcher:
         self._finds: Final[Sequence[bytes]] = [n for n in short if n not in known]
 
     def __repr__(self) -> str:
-        return f"<searcher for {self._count} needles>"
+        return f"<searcher for {len(self._needles)} needles>"
 
     def occurrences(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Every (start, needle) in `text`, overlapping ones too; in no order."""
+        """Every (start, needle) in `text`, overlapping ones too; in no order, some twice."""
         found = [
             (start, needle)
             for blocks in (self._wide, self._narrow)
-            for start, needle in blocks.candidates(text)
-            if start >= 0 and text.startswith(needle, start)
+            for start, size in blocks.candidates(text)
+            if start >= 0 and (needle := text[start : start + size]) in self._needles
         ]
         for needle in self._finds:
             at = text.find(needle)

@@ -19,10 +19,10 @@ from typing import Final
 
 from ..capsules import Capsule, Runner
 from ..errors import DenialCode, Refusal
-from ..init_protocol import Isolation, Job, JobFile, encode_job
+from ..init_protocol import SKILL_SOCKETS, Isolation, Job, JobFile, encode_job
 from ..texts import Bytes64, text_from_bytes
 from . import descriptors, leader
-from .descriptors import Ours
+from .descriptors import Ours, is_listening
 from .running import Running
 from .spec import NoSuchCommand, OutputSink, RunSpec, SpawnFailed
 from .warden import Forked
@@ -31,7 +31,9 @@ from .warden import Forked
 START_LIMIT_S: Final = 20.0
 # The command of a second uid opens /dev/stdout and its like by name.
 _PIPE_MODE: Final = 0o666
-_NO_INIT_HINT: Final = "start the capsule again: jackin-broker launch"
+# What a leader says with each descriptor of a socket.
+_SOCKET: Final = b"socket"
+NO_INIT_HINT: Final = "start the capsule again: jackin-broker launch"
 
 
 class RunningInside(Running):
@@ -43,18 +45,35 @@ class RunningInside(Running):
         """`forked`: init's pid, and a pipe that is readable once the leader has gone."""
         super().__init__(spec, sink, ours, forked)
         self._runner, self._request_id = runner, id_
+        self._sockets = list(spec.sockets)
+
+    @property
+    def _awaits_descriptor(self) -> bool:
+        return bool(self._sockets) or super()._awaits_descriptor
+
+    def _take_descriptor(self, message: bytes, fd: int) -> None:
+        """Before the command is started, so no code of the command's sent it."""
+        if message != _SOCKET or not self._sockets:
+            super()._take_descriptor(message, fd)
+            return
+        take = self._sockets.pop(0).take
+        if take is None or not is_listening(fd):
+            os.close(fd)
+            self._leader_left()
+            return
+        take(fd)
 
     def _take_report(self, words: list[bytes]) -> None:
         match words:
+            case [b"started", _] if self._sockets:
+                self._leader_left()
             case [b"failed", stage, code] if not self._started.done():
-                self._fail(_refusal(stage, int(code), self._spec))
+                self._fail(refusal_for(stage, int(code), self._spec.name))
             case _:
                 super()._take_report(words)
 
     def _leader_left(self) -> None:
-        self._fail(
-            SpawnFailed("the capsule's init could not start the command", hint=_NO_INIT_HINT)
-        )
+        self._fail(SpawnFailed("the capsule's init could not start the command", hint=NO_INIT_HINT))
         super()._leader_left()
 
     def _kill_leader(self) -> None:
@@ -71,7 +90,7 @@ async def start_inside(
     """
     runner, init = capsule.runner, capsule.init
     if runner is None or init is None:
-        raise SpawnFailed(f"the init of capsule {capsule.name} has gone", hint=_NO_INIT_HINT)
+        raise SpawnFailed(f"the init of capsule {capsule.name} has gone", hint=NO_INIT_HINT)
     _check(spec, runner)
     with descriptors.opened(
         encode_job(_job(spec)), spec.stdin, spec.cwd.fd, has_terminal=spec.terminal is not None
@@ -87,7 +106,7 @@ async def start_inside(
             except OSError as error:
                 running.abort()
                 raise SpawnFailed(
-                    f"the init of capsule {capsule.name} does not answer", hint=_NO_INIT_HINT
+                    f"the init of capsule {capsule.name} does not answer", hint=NO_INIT_HINT
                 ) from error
         finally:
             os.close(life)
@@ -101,7 +120,7 @@ async def _started(running: Running) -> Running:
     except TimeoutError as error:
         running.abort()
         raise SpawnFailed(
-            f"the command did not start within {START_LIMIT_S:g} seconds", hint=_NO_INIT_HINT
+            f"the command did not start within {START_LIMIT_S:g} seconds", hint=NO_INIT_HINT
         ) from error
     except BaseException:
         running.abort()
@@ -111,15 +130,15 @@ async def _started(running: Running) -> Running:
 
 def _check(spec: RunSpec, runner: Runner) -> None:
     """Raises: SpawnFailed for what has no place of its own inside."""
-    if spec.sockets:
-        raise SpawnFailed(
-            "a socket of the operator's side cannot be had inside the capsule",
-            hint="the operator may list the command in host_binaries",
-        )
-    if spec.files and runner.isolation is not Isolation.NAMESPACES:
+    if (spec.files or spec.sockets) and runner.isolation is not Isolation.NAMESPACES:
         raise SpawnFailed(
             "a file that the agent cannot see cannot be had in this capsule",
             hint='the operator may set deliver = "env" for that binding',
+        )
+    if spec.sockets and SKILL_SOCKETS not in runner.skills:
+        raise SpawnFailed(
+            "the init of this capsule is of an earlier version, and makes no sockets",
+            hint=NO_INIT_HINT,
         )
 
 
@@ -129,6 +148,7 @@ def _job(spec: RunSpec) -> Job:
         cwd=text_from_bytes(spec.cwd.capsule_path),
         env={name.decode("ascii"): text_from_bytes(value) for name, value in spec.env.items()},
         files=tuple(JobFile(one.path, _coded(one.content)) for one in spec.files),
+        sockets=tuple(one.path for one in spec.sockets),
         terminal=spec.terminal,
         address_space_bytes=spec.address_space_bytes,
     )
@@ -144,9 +164,9 @@ def _open_to_all(streams: Sequence[int]) -> None:
             os.fchmod(fd, _PIPE_MODE)
 
 
-def _refusal(stage: bytes, code: int, spec: RunSpec) -> Exception:
-    """The refusal for a leader's `failed` report."""
-    name, words = spec.name, os.strerror(code).lower()
+def refusal_for(stage: bytes, code: int, name: str) -> Refusal:
+    """The refusal for a leader's `failed` report of a command of this name."""
+    words = os.strerror(code).lower()
     if stage == leader.STAGE_CWD:
         return Refusal(
             DenialCode.WORKDIR_REJECTED,
@@ -160,7 +180,8 @@ def _refusal(stage: bytes, code: int, spec: RunSpec) -> Exception:
     if code in (errno.ENOENT, errno.ENOTDIR):
         return NoSuchCommand(
             f"{name}: no such command in the capsule",
-            hint="it is looked for on the PATH that the capsule was started with",
+            hint="it is looked for on the PATH that the capsule was started with; a program of the "
+            "operator's own machine can be listed in host_binaries",
         )
     return SpawnFailed(
         f"{name} could not be started in the capsule: {words}",

@@ -19,7 +19,7 @@ from ..capsules import Capsule
 from ..errors import PeerProtocolError
 from ..frames import FrameDecoder, MessageFrame, message_frame
 from ..init_protocol import InitReady, Isolation, decode_from_init
-from ..protocol import Kill, Spawn
+from ..protocol import Kill, Look, Spawn
 
 _log = logging.getLogger(__name__)
 
@@ -31,14 +31,19 @@ _READY_MAX_BYTES: Final = 4096
 class InitChannel:
     """A capsule's `Runner`."""
 
-    def __init__(self, sock: socket.socket, isolation: Isolation) -> None:
+    def __init__(self, sock: socket.socket, ready: InitReady) -> None:
         self._sock = sock
-        self._isolation = isolation
+        self._ready = ready
 
     @property
     def isolation(self) -> Isolation:
         """What keeps the agent from reading a command."""
-        return self._isolation
+        return self._ready.isolation
+
+    @property
+    def skills(self) -> frozenset[str]:
+        """What it can do beside running commands."""
+        return self._ready.skills
 
     def spawn(self, request_id: str, descriptors: Sequence[int]) -> None:
         """Have a command started; the descriptors stay the caller's to close.
@@ -46,6 +51,13 @@ class InitChannel:
         Raises: OSError, also when init takes nothing any more.
         """
         socket.send_fds(self._sock, [_frame(Spawn(request_id))], list(descriptors))
+
+    def look(self, look_id: str, descriptors: Sequence[int]) -> None:
+        """Have a command looked for; the descriptors stay the caller's to close.
+
+        Raises: OSError, also when init takes nothing any more.
+        """
+        socket.send_fds(self._sock, [_frame(Look(look_id))], list(descriptors))
 
     def kill(self, request_id: str, number: int) -> None:
         """Signal a command's leader; nothing when init has gone."""
@@ -66,7 +78,7 @@ async def serve_init(sock: socket.socket, capsule: Capsule) -> None:
         except (PeerProtocolError, TimeoutError, OSError) as error:
             _log.warning("init of capsule %s: %s", capsule.name, error)
             return
-        channel = InitChannel(sock, ready.isolation)
+        channel = InitChannel(sock, ready)
         capsule.take_runner(channel)
         _log.info("capsule %s runs commands, isolation %s", capsule.name, ready.isolation.value)
         try:
@@ -97,5 +109,5 @@ async def _gone(sock: socket.socket) -> None:
             pass
 
 
-def _frame(message: Spawn | Kill) -> bytes:
+def _frame(message: Spawn | Look | Kill) -> bytes:
     return message_frame(protocol.encode(message), max_bytes=protocol.MESSAGE_TO_CAPSULE_MAX_BYTES)

@@ -101,6 +101,16 @@ def receive(control: int) -> tuple[bytes, int]:
     return words, found[0] if found else -1
 
 
+def is_listening(fd: int) -> bool:
+    """Whether it is a Unix socket that waits for connections, and nothing else."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            is_stream = (sock.family, sock.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
+            return is_stream and bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False
+
+
 def read_diagnosis(fd: int) -> str:
     """The first line of what was written there, or nothing."""
     text = os.pread(fd, DIAGNOSIS_BYTES, 0).partition(b"\0")[0].decode("utf-8", "backslashreplace")

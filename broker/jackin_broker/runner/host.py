@@ -112,7 +112,8 @@ def _reads_alone(group: int, program: Program, running: Running) -> bool:
 def warm_up(sweeps: str = "") -> None:
     """Do now what the first command would wait for: the warden, and a try of bubblewrap.
 
-    `sweeps`: a directory for single commands, emptied after the last, whatever ends the broker.
+    `sweeps`: how the paths of single commands' directories begin, which are removed after the last
+    command, whatever ends the broker.
     """
     global _sweeps
     _sweeps = sweeps

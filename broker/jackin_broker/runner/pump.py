@@ -1,9 +1,10 @@
 """Bytes through one pipe or terminal, without ever blocking and without ever holding the whole.
 
 It refuses to know processes and redaction. Invariants: at most one read's worth of output is in
-our hands at a time; a paused pump reads nothing, so the writer blocks and we do not; input is
-written when the pipe takes it and dropped when nobody will read it; input that is held back waits
-in the queue, which the caller's credit bounds.
+our hands at a time; a paused pump reads nothing, so the writer blocks and we do not; only what
+floods waits for more of it, and never longer than REST_S; input is written when the pipe takes it
+and dropped when nobody will read it; input that is held back waits in the queue, which the
+caller's credit bounds.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from ..frames import Stream
 from ..protocol import DATA_FRAME_MAX_BYTES
+from .flood import Flood
 from .spec import OutputSink
 
 # A pipe's default capacity: one read takes all that one write of a busy child left there.
@@ -26,9 +28,16 @@ READ_BYTES: Final = 64 * 1024
 # cost a turn of the loop, a frame and a redaction (measured: 2.5 times as long in all).
 TERMINAL_READ_BYTES: Final = 4096
 # What the pipe of a command that fills it is widened to: the redactor and the loop cost less a byte
-# (measured: 1.3 times as fast in all). Not before, because the kernel counts a user's pipes, and
-# shrinks further ones beyond 64 MiB (pipe(7)).
+# (measured: 1.3 times as fast in all). More would be cold in the cache before it is read.
 BUSY_PIPE_BYTES: Final = 256 * 1024
+# And where we are the faster ones: what any user may have (pipe(7)), and what a fast writer fills
+# while we rest.
+WIDE_PIPE_BYTES: Final = 1024 * 1024
+# All of them together: the kernel counts a user's pipes, and shrinks whatever that user opens
+# beyond 64 MiB to two pages, the operator's own programs too. The others keep their 64 KiB.
+WIDENED_MAX_BYTES: Final = 24 * WIDE_PIPE_BYTES
+# How long a flood that we have caught up with gathers: the loop's own resolution.
+REST_S: Final = 0.001
 # What is read of it at once: whole pages, and no more than fits one frame.
 BUSY_READ_BYTES: Final = DATA_FRAME_MAX_BYTES - 4096
 # What is read before the loop gets its turn; more starves the other commands.
@@ -42,6 +51,8 @@ _STOPPING_KEYS: Final = b"\x03\x1a\x1c"
 class OutputPump:
     """Reads one stream of a command into the sink. Owns `fd`, which is non-blocking."""
 
+    _widened: ClassVar[dict[OutputPump, int]] = {}  # to how many bytes
+
     def __init__(
         self, fd: int, stream: Stream, sink: OutputSink, on_end: Callable[[], None]
     ) -> None:
@@ -52,7 +63,9 @@ class OutputPump:
         self._on_end = on_end
         self._is_reading = False
         self._is_paused = False
-        self._read_bytes = READ_BYTES
+        self._read_bytes = self._asked_bytes = READ_BYTES
+        self._flood = Flood()
+        self._rest: asyncio.TimerHandle | None = None
         self.is_ended = False
 
     def start(self) -> None:
@@ -89,18 +102,31 @@ class OutputPump:
         """End without a word to anyone: the command never ran."""
         if not self.is_ended:
             self.is_ended = True
-            self._unregister()
-            os.close(self._fd)
+            self._leave()
 
     def _readable(self) -> None:
         left = _TURN_BYTES
-        while left > 0 and not (self._is_paused or self.is_ended):
+        while left > 0 and self._is_reading:
             size = self._read()
-            if size < self._read_bytes:
+            floods = self._flood.rises(self._loop.time(), size)
+            is_caught_up = size < self._read_bytes
+            if is_caught_up:
+                if floods:
+                    self._let_gather()
                 return
             left -= size
-            if self._read_bytes < BUSY_READ_BYTES:
-                self._widen()
+            self._widen(BUSY_PIPE_BYTES)
+
+    def _let_gather(self) -> None:
+        """Look again when there is more to see, if there is room for it."""
+        self._widen(WIDE_PIPE_BYTES)
+        if self._is_reading and self._widened.get(self) == WIDE_PIPE_BYTES:
+            self._loop.remove_reader(self._fd)
+            self._rest = self._loop.call_later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._loop.add_reader(self._fd, self._readable)
 
     def _read(self) -> int:
         """How many bytes went to the sink; 0 when there are none now, or none any more."""
@@ -118,11 +144,17 @@ class OutputPump:
         self._sink.output(self._stream, data)
         return len(data)
 
-    def _widen(self) -> None:
-        """Have more come at a read; where the kernel gives no more, once is enough to ask."""
+    def _widen(self, size_bytes: int) -> None:
+        """Have more come at a read; where there is no more to give, once is enough to ask."""
+        if self.is_ended or self._asked_bytes >= size_bytes:
+            return
+        self._asked_bytes = size_bytes
         self._read_bytes = BUSY_READ_BYTES
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, BUSY_PIPE_BYTES)
+        others = sum(self._widened.values()) - self._widened.get(self, 0)
+        if others + size_bytes <= WIDENED_MAX_BYTES:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, size_bytes)
+                self._widened[self] = size_bytes
 
     def _gather(self, first: bytes) -> bytes:
         """A small piece, and the small pieces that are there already; an end is left to be read."""
@@ -141,14 +173,22 @@ class OutputPump:
     def _unregister(self) -> None:
         if self._is_reading:
             self._is_reading = False
-            self._loop.remove_reader(self._fd)
+            if self._rest is not None:
+                self._rest.cancel()
+                self._rest = None
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def _leave(self) -> None:
+        self._unregister()
+        self._widened.pop(self, None)
+        os.close(self._fd)
 
     def _end(self) -> None:
         if self.is_ended:
             return
         self.is_ended = True
-        self._unregister()
-        os.close(self._fd)
+        self._leave()
         self._sink.output_end(self._stream)
         self._on_end()
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..frames import Stream
-from ..protocol import EXIT_SIGNAL_BASE, EXIT_TIME_LIMIT, EndedBy
+from ..protocol import EXIT_ENDED, EXIT_SIGNAL_BASE, EndedBy
 from . import leader
 from .descriptors import MESSAGE_MAX_BYTES, Ours, read_diagnosis, receive
 from .failures import refusal_for, unexplained
@@ -193,10 +193,10 @@ class Running:
 
     def _reported(self) -> None:
         try:
-            if self._spec.terminal is not None and self.terminal is None:
-                message, master = receive(self._control)
-                if master >= 0:
-                    self._take_terminal(master)
+            if self._awaits_descriptor:
+                message, descriptor = receive(self._control)
+                if descriptor >= 0:
+                    self._take_descriptor(message, descriptor)
                     return
             else:
                 message = os.read(self._control, MESSAGE_MAX_BYTES)
@@ -210,6 +210,16 @@ class Running:
         except ValueError:
             # A command may take over the leader of its own namespace; that ends it, no more.
             self._leader_left()
+
+    @property
+    def _awaits_descriptor(self) -> bool:
+        """Whether the next message may bring one."""
+        return self._spec.terminal is not None and self.terminal is None
+
+    def _take_descriptor(self, message: bytes, fd: int) -> None:
+        """What came with a message of the leader's: its terminal."""
+        _ = message
+        self._take_terminal(fd)
 
     def _take_report(self, words: list[bytes]) -> None:
         """Raises: ValueError for what no leader of ours says."""
@@ -330,11 +340,10 @@ class Running:
         status = self._status if self._status is not None else int(signal.SIGKILL)
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if number is None else EXIT_SIGNAL_BASE + number
-        if self._end_by in {EndedBy.TIME_LIMIT, EndedBy.CALLER_GONE}:
-            code = EXIT_TIME_LIMIT
-        elif self._end_by is not None and code == 0:
-            # It was told to end and took it well; its caller must not take that for success.
-            code = EXIT_SIGNAL_BASE + signal.SIGTERM
+        if self._end_by is not None:
+            # Ended from outside is never the command's own word: it may have taken TERM well and
+            # left with 0. Source: the seed's "124 if the bridge killed the child".
+            code = EXIT_ENDED
         by = self._end_by or (EndedBy.EXIT if number is None else EndedBy.SIGNAL)
         ended_at = self._ended_at if self._ended_at is not None else self._loop.time()
         return Ended(code, number, by, max(0.0, ended_at - self._started_at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -42,7 +43,7 @@ class Forked(NamedTuple):
 class Warden:
     """One warden process and the requests that it has not answered yet.
 
-    `sweeps`: a directory that it empties at its end; none where the text is empty.
+    `sweeps`: how the paths begin that it removes at its end; none where the text is empty.
     """
 
     def __init__(self, sweeps: str = "") -> None:
@@ -85,14 +86,11 @@ class Warden:
                 async with self._sending:
                     await self._send(b"%d" % number, descriptors)
                 return await answer
-        except (OSError, TimeoutError) as error:
-            raise SpawnFailed(
-                "the process that starts commands does not answer",
-                hint="try again; if it stays so, restart the broker",
-            ) from error
-        except asyncio.CancelledError:
+        except BaseException as error:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                os.close(answer.result().pidfd)
+                os.close(answer.result().pidfd)  # it came in the moment in which we gave up
+            if isinstance(error, OSError):  # TimeoutError is one, too
+                raise _no_answer(error) from error
             raise
         finally:
             self._answers.pop(number, None)
@@ -135,13 +133,15 @@ class Warden:
         if not words:
             self._close_channel()
             return
-        number, pid = (int(word) for word in words.split())
+        number, *pid = (int(word) for word in words.split())
         answer = self._answers.get(number)
-        forked = Forked(pid, descriptors[0])
         if answer is None or answer.done():
-            os.close(forked.pidfd)  # nobody waits any more; its control socket is closed too
-        else:
-            answer.set_result(forked)
+            for fd in descriptors:
+                os.close(fd)  # nobody waits any more; its control socket is closed too
+        elif pid and descriptors:
+            answer.set_result(Forked(pid[0], descriptors[0]))
+        else:  # here or there is no room for one more; a leader ends with its control socket
+            answer.set_exception(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
 
     def _close_channel(self) -> None:
         if self._channel.fileno() >= 0:
@@ -158,6 +158,18 @@ class Warden:
             os.waitpid(self._pid, 0)
         self._close_channel()
         self._ended.set_result(None)
+
+
+def _no_answer(error: OSError) -> SpawnFailed:
+    if error.errno in (errno.EAGAIN, errno.EMFILE, errno.ETOOMANYREFS):
+        return SpawnFailed(
+            "no process or descriptor is left for the command",
+            hint="end some of what runs: ulimit -u and ulimit -n are the limits",
+        )
+    return SpawnFailed(
+        "the process that starts commands does not answer",
+        hint="try again; if it stays so, restart the broker",
+    )
 
 
 def _has_ended(pidfd: int) -> bool:

@@ -7,13 +7,16 @@ it refuses to know configuration, credentials (they pass in a memory file that i
 but in the fork) and policy.
 
 A request is a number with seven descriptors: job, control, stdin, stdout, stderr, cwd,
-diagnosis. The answer is the number and the pid, with the pidfd. Invariants: it ends when the
-broker does, after LINGER_S at most, and its end is the end of all confined commands.
+diagnosis. The answer is the number and the pid, with the pidfd; the number alone where none could
+be forked. Invariants: it ends when the broker does, after LINGER_S at most, and its end is the end
+of all confined commands; so a fork that fails (the uid has too many processes, the machine no
+memory) is one command's misfortune, never its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import marshal
 import os
 import select
@@ -37,8 +40,8 @@ _REQUEST_MAX_BYTES: Final = 32
 def main(channel_fd: int, sweeps: str = "") -> NoReturn:
     """Serve the broker at the other end of `channel_fd` until it goes away.
 
-    Then, once its commands have ended, the directory `sweeps` is emptied: a broker that was
-    killed does not do it.
+    Then, once its commands have ended, the directories whose paths begin with `sweeps` are removed:
+    a broker that was killed does not do it. The next broker's, which may run already, stay.
     """
     forbid_dumps()
     become_subreaper()
@@ -46,7 +49,7 @@ def main(channel_fd: int, sweeps: str = "") -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     _Warden(socket.socket(fileno=channel_fd)).serve()
     if sweeps:
-        _empty(sweeps)
+        _sweep(sweeps)
     os._exit(0)
 
 
@@ -81,19 +84,40 @@ class _Warden:
             return False
         if not words:
             return False
+        try:
+            pid = self._fork(descriptors)
+        except OSError:
+            return self._answer(words, [])
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:  # the broker closes the control socket then, so the leader ends
+            return self._answer(words, [])
+        try:
+            return self._answer(words + b" %d" % pid, [pidfd])
+        finally:
+            os.close(pidfd)
+
+    def _fork(self, descriptors: list[int]) -> int:
+        """The new leader's pid. Raises: OSError."""
+        if len(descriptors) != DESCRIPTORS:  # there was no room for all
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         pid = os.fork()
         if pid == 0:
             _become_leader(descriptors)
-        for fd in descriptors:
-            os.close(fd)
         self._leaders.add(pid)
-        pidfd = os.pidfd_open(pid)
+        return pid
+
+    def _answer(self, words: bytes, descriptors: list[int]) -> bool:
+        """Whether the broker is still there."""
         try:
-            socket.send_fds(self._channel, [words + b" %d" % pid], [pidfd])
+            socket.send_fds(self._channel, [words], descriptors)
         except ConnectionError:
             return False
-        finally:
-            os.close(pidfd)
+        except OSError:  # too many descriptors are under way (ETOOMANYREFS)
+            return not descriptors or self._answer(words.split()[0], [])
         return True
 
     def _reap(self) -> bool:
@@ -129,8 +153,18 @@ class _Warden:
             _kill(pid)
 
 
-def _empty(directory: str) -> None:
-    """Remove all that is in it: files and sockets of commands that are gone."""
+def _sweep(prefix: str) -> None:
+    """Remove what commands that are gone had, and the directory above if nothing else is in it."""
+    root, name = os.path.split(prefix)
+    with contextlib.suppress(OSError):
+        for one in os.listdir(root):
+            if one.startswith(name):
+                _remove(os.path.join(root, one))
+        os.rmdir(root)
+
+
+def _remove(directory: str) -> None:
+    """Remove it with all that is in it: files and sockets."""
     for folder, folders, files in os.walk(directory, topdown=False):
         for path in (os.path.join(folder, name) for name in files):
             with contextlib.suppress(OSError):

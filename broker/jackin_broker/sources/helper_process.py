@@ -178,8 +178,11 @@ class HelperPool:
         self._starting += 1
         try:
             helper = await HelperProcess.start(self._argv, self._env)
-        finally:
+        except BaseException:
             self._starting -= 1
+            self._tell()  # there is room again
+            raise
+        self._starting -= 1
         self._running.add(helper)
         return helper
 

@@ -79,6 +79,7 @@ class KeyringReader(SourceReader[KeyringSource]):
         self._pools: dict[str, HelperPool] = {}
         self._chosen: ChosenKeyring | None = None
         self._choosing = asyncio.Lock()
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<keyring source {self._kind}>"
@@ -145,7 +146,8 @@ class KeyringReader(SourceReader[KeyringSource]):
         return isinstance(answer, Did) and answer.yes
 
     async def close(self) -> None:
-        """End what is kept warm; look-ups that are under way still end well."""
+        """Keep nothing warm any more; look-ups that are under way, or come yet, still end well."""
+        self._is_closed = True
         for pool in self._pools.values():
             pool.close()
         await asyncio.sleep(0)  # lets sockets close before the loop may end
@@ -190,6 +192,8 @@ class KeyringReader(SourceReader[KeyringSource]):
         if pool is None:
             pool = HelperPool(("jackin_broker.sources.keyring_helper", kind), self._env)
             self._pools[kind] = pool
+            if self._is_closed:
+                pool.close()
         body = msgspec.msgpack.encode(request)
 
         async def converse(helper: HelperProcess) -> Found | Did | Broken:

@@ -25,17 +25,15 @@ from ..listing import Entry
 from ..reader import ReaderScreen
 from ..stage import Stage
 from ..tabs import Page
-from ..terms import stored_glimpse, text_lines
+from ..terms import left_words, stored_glimpse, text_lines, used_words
 from ..text import (
     CAREFUL,
     LABEL,
     NOTHING,
     QUIET,
     literal,
-    number,
     own,
     row,
-    span,
     spread,
 )
 from .page import PageScreen
@@ -70,7 +68,7 @@ class GrantsPage(PageScreen):
 
     def _draw(self, grant: GrantView, width: int) -> list[Content]:
         now_s = self.stage.clock.wall_s()
-        left, used = _left(grant, now_s), _used(grant, now_s)
+        left, used = left_words(grant, now_s), used_words(grant, now_s)
         tail = row(left.right(_LEFT_CELLS), own("  "), used.right(_USED_CELLS), own(" "))
         head = row(
             literal(grant.capsule, QUIET, limit=_CAPSULE_CELLS).truncate(_CAPSULE_CELLS, pad=True),
@@ -148,21 +146,3 @@ def _all_lines(width: int, height: int) -> list[Content]:
 
 def _words(grant: GrantView) -> str:
     return " ".join((grant.capsule, grant.text, *grant.bindings))
-
-
-def _left(grant: GrantView, now_s: float) -> Content:
-    parts: list[Content] = []
-    if grant.uses_left is not None:
-        uses = own(" use left") if grant.uses_left == 1 else own(" uses left")
-        parts.append(row(number(grant.uses_left), uses))
-    if grant.expires_at is not None:
-        parts.append(row(span(grant.expires_at - now_s), own(" left")))
-    if not parts:
-        return own("no end", CAREFUL)
-    return row(parts[0], own(", "), parts[1]) if len(parts) > 1 else parts[0]
-
-
-def _used(grant: GrantView, now_s: float) -> Content:
-    if grant.last_used_at is None:
-        return own("never used", QUIET)
-    return row(own("used ", QUIET), span(now_s - grant.last_used_at, QUIET), own(" ago", QUIET))

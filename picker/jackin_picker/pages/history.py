@@ -14,7 +14,7 @@ from jackin_broker.operator_protocol import ListHistory, Requests, RequestView
 
 from ..facts import fact_lines, facts_of
 from ..glimpse import request_line, words_of
-from ..listing import Entry
+from ..listing import Entries, Entry
 from ..reader import read_request
 from ..stage import Stage
 from ..tabs import Page
@@ -37,17 +37,17 @@ class HistoryPage(PageScreen):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._views: dict[str, RequestView] = {}
+        self._order: list[RequestView] = []
+        self._entries = Entries(_entry)
 
     async def load(self) -> None:
         reply = await self.ask(ListHistory(seq=0, limit=HISTORY_MAX))
         if isinstance(reply, Requests):
             self._views = {view.id: view for view in reply.requests}
+            self._order = list(self._views.values())
 
     def entries(self) -> list[Entry]:
-        return [
-            Entry(view.id, partial(words_of, view), partial(_draw, view))
-            for view in self._views.values()
-        ]
+        return self._entries.of(self._order)
 
     def detail(self, width: int) -> list[Content]:
         view = self._views.get(self.listing.selected or "")
@@ -63,6 +63,10 @@ class HistoryPage(PageScreen):
         view = self._views.get(self.listing.selected or "")
         if view is not None and key in {"enter", "v"}:
             self.stage.put_over(read_request(view))
+
+
+def _entry(view: RequestView) -> Entry:
+    return Entry(view.id, partial(words_of, view), partial(_draw, view))
 
 
 def _draw(view: RequestView, width: int) -> list[Content]:

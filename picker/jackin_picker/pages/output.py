@@ -12,9 +12,10 @@ from textual import events
 from textual.content import Content
 
 from jackin_broker.errors import JackinError
-from jackin_broker.operator_protocol import Output, RequestState, RequestView, Watch
+from jackin_broker.operator_protocol import FINAL_STATES, Output, RequestState, RequestView, Watch
 
 from ..board import BoardScreen
+from ..ends import end_words
 from ..glimpse import command_line
 from ..stage import Stage
 from ..tail import Tail, TailLine
@@ -86,14 +87,14 @@ class OutputScreen(BoardScreen):
             self._tail.feed(push.data, is_stderr=is_stderr)
             if self._up:  # the lines that are being read stay where they are
                 self._up += len(self._tail.lines) - before
-            self.repaint()
+            self.repaint_soon()
 
     def heard(self) -> None:
         """The desk changed, perhaps this request too."""
         latest = self._stage.inbox.find(self._view.id)
         if latest is not None:
             self._view = latest
-        self.repaint()
+        self.repaint_soon()
 
     # --- keys -------------------------------------------------------------------------
 
@@ -155,8 +156,8 @@ class OutputScreen(BoardScreen):
         if view.state is RequestState.RUNNING:
             lasted_s = self._stage.inbox.lasted_s(view, self._stage.clock.now_s())
             right = row(own("running ", GOOD), clock(lasted_s, STRONG), own("  "))
-        elif view.exit_code is not None:
-            right = row(own("done, exit ", QUIET), number(view.exit_code, STRONG), own("  "))
+        elif view.state in FINAL_STATES:
+            right = row(end_words(view), own("  "))
         room = width - right.cell_length - 12
         left = row(own("  Output  ", STRONG), command_line(view, room))
         return spread(left, right, width, BAR)

@@ -88,7 +88,7 @@ class PageScreen(BoardScreen):
     def heard(self) -> None:
         """The desk changed, and with it perhaps what the broker would list."""
         self._is_stale = self.follows_desk
-        self.repaint()
+        self.repaint_soon()
 
     def _tick(self) -> None:
         """Once a second, however much changes: read a stale list again, show the time."""

@@ -18,7 +18,7 @@ from ..listing import Entry
 from ..reader import ReaderScreen
 from ..stage import Stage
 from ..tabs import Page
-from ..terms import stored_glimpse, text_lines
+from ..terms import ends_words, stored_glimpse, text_lines
 from ..text import (
     BAD,
     CAREFUL,
@@ -39,7 +39,6 @@ from .page import PageScreen
 
 _ACTIONS: Final[dict[str, LiteralString]] = {"allow": GOOD, "ask": CAREFUL, "deny": BAD}
 _ACTION_CELLS: Final = 6
-_ENDS_CHARS: Final = 24
 _MARKS: Final = (own("! ", CAREFUL), own("  "))
 
 
@@ -68,7 +67,7 @@ class RulesPage(PageScreen):
     def _draw(self, rule: RuleView, width: int) -> list[Content]:
         action = literal(rule.action, _ACTIONS.get(rule.action, PLAIN), limit=_ACTION_CELLS)
         head = row(number(rule.number, QUIET).right(3), own("  "), action.truncate(7, pad=True))
-        tail = _ends(rule)
+        tail = ends_words(rule)
         if rule.warnings:
             tail = row(own("! ", CAREFUL), tail)
         room = max(0, width - head.cell_length - tail.cell_length - 2)
@@ -105,11 +104,3 @@ def _all_of(rule: RuleView, width: int) -> Iterator[Content]:
 
 def _words(rule: RuleView) -> str:
     return " ".join((rule.action, rule.text, rule.ends, *rule.warnings))
-
-
-def _ends(rule: RuleView) -> Content:
-    if rule.has_ended:
-        return own("has ended", CAREFUL)
-    if not rule.ends:
-        return own("no end", QUIET)
-    return row(own("until ", QUIET), literal(rule.ends, QUIET, limit=_ENDS_CHARS))

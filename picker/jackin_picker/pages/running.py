@@ -13,7 +13,8 @@ from jackin_broker.operator_protocol import RequestState, RequestView
 
 from ..facts import fact_lines, facts_of
 from ..glimpse import request_line, words_of
-from ..listing import Entry
+from ..listing import Entries, Entry
+from ..stage import Stage
 from ..tabs import Page
 from ..text import LABEL, literal, own, row
 from .ending import ask_to_kill
@@ -28,11 +29,15 @@ class RunningPage(PageScreen):
     title_words = "approved and not ended"
     empty_words = "nothing runs"
 
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._entries = Entries(self._entry)
+
     def entries(self) -> list[Entry]:
-        return [
-            Entry(view.id, partial(words_of, view), partial(self._draw, view))
-            for view in self.stage.inbox.under_way
-        ]
+        return self._entries.of(self.stage.inbox.under_way)
+
+    def _entry(self, view: RequestView) -> Entry:
+        return Entry(view.id, partial(words_of, view), partial(self._draw, view))
 
     def _draw(self, view: RequestView, width: int) -> list[Content]:
         lasted_s = self.stage.inbox.lasted_s(view, self.stage.clock.now_s())

@@ -13,7 +13,8 @@ from jackin_broker.operator_protocol import RequestView
 
 from ..facts import fact_lines, facts_of
 from ..glimpse import request_line, words_of
-from ..listing import Entry
+from ..listing import Entries, Entry
+from ..stage import Stage
 from ..tabs import Page
 from ..text import own
 from .page import PageScreen
@@ -26,11 +27,15 @@ class WaitingPage(PageScreen):
     title_words = "for your answer, oldest first"
     empty_words = "nothing waits"
 
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._entries = Entries(self._entry)
+
     def entries(self) -> list[Entry]:
-        return [
-            Entry(view.id, partial(words_of, view), partial(self._draw, view))
-            for view in self.stage.inbox.waiting
-        ]
+        return self._entries.of(self.stage.inbox.waiting)
+
+    def _entry(self, view: RequestView) -> Entry:
+        return Entry(view.id, partial(words_of, view), partial(self._draw, view))
 
     def _draw(self, view: RequestView, width: int) -> list[Content]:
         left_s = self.stage.inbox.left_s(view, self.stage.clock.now_s())
