@@ -62,7 +62,9 @@ HINTS = {
     "operator's machine",
     "guessing": "the output came too close to a credential too often: stop, and " + _ASK,
     "broker_stopping": "the broker is going down: send it again when it is back",
-    "internal_error": "a fault in the broker, nothing was run: " + _ASK + " to read its log",
+    "internal_error": "a fault in the broker; its words say whether anything had begun: "
+    + _ASK
+    + " to read its log",
 }
 _OTHER_HINT = "do not send it again unchanged: " + _ASK
 
