@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from .broker import Broker, program
-from .terminal import Terminal
+from .terminal import PERSON_S, Terminal
 
-# Nobody ends two lines in less; what comes faster counts as a paste.
-PERSON_S: Final = 0.05
 _NUMBER: Final = re.compile(rb"^Ready\. .*run (\d+) runs it", re.MULTILINE)
 
 

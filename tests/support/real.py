@@ -101,7 +101,13 @@ def remove_tree(path: Path) -> None:
             below = os.path.join(folder, name)
             if not os.path.islink(below) and os.stat(below).st_uid == os.geteuid():
                 os.chmod(below, stat.S_IRWXU)
-    shutil.rmtree(path)
+    shutil.rmtree(path, onerror=_unless_gone)
+
+
+def _unless_gone(_: object, __: str, found: tuple[object, BaseException, object]) -> None:
+    """A server that ends by itself (gpg-agent, whose home it was) takes its sockets along."""
+    if not isinstance(found[1], FileNotFoundError):
+        raise found[1]
 
 
 def free_port() -> int:

@@ -20,6 +20,8 @@ import pyte
 
 # What an operator's answer takes on a loaded two-core machine; only a hang takes longer.
 SCREEN_LIMIT_S: Final = 20.0
+# A person's pace: they see what the last key did first. What comes faster counts as a paste.
+PERSON_S: Final = 0.05
 # One read of the terminal waits this long at most, then the claim is looked at again.
 _READ_LIMIT_S: Final = 0.05
 _READ_MAX_BYTES: Final = 65_536
@@ -97,9 +99,12 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     def press(self, *keys: str) -> None:
-        """Send keys by name (`enter`, `escape` …) or single characters."""
+        """Send keys by name (`enter`, `escape` …) or single characters, at a person's pace."""
         for key in keys:
             assert key in KEYS or len(key) == 1, f"no such key: {key}"
+            rested_s = time.monotonic() + PERSON_S
+            while time.monotonic() < rested_s and self._read():
+                pass
             self._child.send(KEYS.get(key, key))
 
     def type(self, text: str) -> None:
