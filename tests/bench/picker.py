@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from jackin_broker.operator_protocol import RequestState
 from support.operator_playbook import OperatorPlaybook, a_request, operator_playbook
 from support.real import short_directory
-from support.terminal import Terminal, terminal
+from support.terminal import KEYS, Terminal, terminal
 
 PICKER: Final = str(Path(sys.executable).with_name("jackin-picker"))
 ROUNDS: Final = 100
@@ -78,8 +78,9 @@ def one_round(
     screen.wait_for("● ready")
     screen.press("space")
     screen.wait_for(r"\[x\] GH_TOKEN")
+    screen.rest()
     started = time.perf_counter()
-    screen.press("enter")
+    screen.type(KEYS["enter"])
     broker.wait_decision()
     decided_ms.append((time.perf_counter() - started) * 1000)
     screen.wait_for("Nothing waits")
@@ -130,9 +131,10 @@ def moved(screen: Terminal, rounds: int) -> list[float]:
     """From a key that moves the cursor until it is drawn elsewhere."""
     times_ms: list[float] = []
     for number in range(rounds):
+        screen.rest()
         before = cursor_of(screen)
         started = time.perf_counter()
-        screen.press("up" if number % 2 else "down")
+        screen.type(KEYS["up" if number % 2 else "down"])
         screen.wait_until(lambda was=before: _has_moved(cursor_of(screen), was), "it moves")
         times_ms.append((time.perf_counter() - started) * 1000)
     return times_ms

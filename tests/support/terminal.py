@@ -102,10 +102,14 @@ class Terminal:
         """Send keys by name (`enter`, `escape` …) or single characters, at a person's pace."""
         for key in keys:
             assert key in KEYS or len(key) == 1, f"no such key: {key}"
-            rested_s = time.monotonic() + PERSON_S
-            while time.monotonic() < rested_s and self._read():
-                pass
+            self.rest()
             self._child.send(KEYS.get(key, key))
+
+    def rest(self) -> None:
+        """Read on for as long as a person takes between two keys."""
+        rested_s = time.monotonic() + PERSON_S
+        while time.monotonic() < rested_s and self._read():
+            pass
 
     def type(self, text: str) -> None:
         """Send text as it is."""
