@@ -50,9 +50,11 @@ def capsule_status(capsule: Capsule, paths: Paths, bridge: Bridge | None) -> Cap
 def _note(capsule: Capsule, bridge: Bridge | None, *, is_running: bool) -> str:
     if not capsule.has_boundary:
         return "no boundary: the agent can approve itself"
-    if bridge is not None and bridge.key is None:
+    is_remote = not has_socket(capsule)
+    # A launch that ends takes its token along: that one is not launched, and nobody revoked it.
+    if bridge is not None and bridge.key is None and (is_running or is_remote):
         return "its bridge's token was revoked"
-    if not has_socket(capsule):
+    if is_remote:
         return "" if bridge is not None else "nothing leads in: list host_binaries for its bridge"
     if capsule.why_closed:
         return f"it runs, and is not opened again: {capsule.why_closed}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 
-from .bindings import Binding, Delivery, Redact, describe_source
+from .bindings import Binding, Redact, describe_source
 from .guessing import WARNING
 from .masking import Unredactable
 from .operator_protocol import BindingView, CredentialView, FileOperandView, RequestView
@@ -60,7 +60,7 @@ def credential_view(
     return CredentialView(
         binding.name,
         describe_source(binding.source),
-        binding.delivery.value,
+        _delivery(binding),
         binding.label,
         capsule,
         binding.on_demand,
@@ -72,11 +72,17 @@ def _binding_view(binding: Binding, warnings: tuple[str, ...], *, wanted: bool) 
     return BindingView(
         binding.name,
         describe_source(binding.source),
-        binding.delivery.value,
+        _delivery(binding),
         binding.label,
         wanted,
         warnings,
     )
+
+
+def _delivery(binding: Binding) -> str:
+    """How it is delivered, and under which name where it is not its own."""
+    words = binding.delivery.value
+    return f"{words} as {binding.deliver_as}" if binding.deliver_as else words
 
 
 def _warnings(
@@ -89,8 +95,6 @@ def _warnings(
         warnings.append('its value is not taken out of the output (redact = "off")')
     if why := unredactable.words(binding):
         warnings.append(f"its value cannot be redacted, so it will not be delivered: it {why}")
-    if binding.delivery is not Delivery.ENV and binding.deliver_as:
-        warnings.append(f"delivered as {binding.deliver_as}")
     if binding.passphrase:
         warnings.append(f"its passphrase is taken from {binding.passphrase}")
     return tuple(warnings)

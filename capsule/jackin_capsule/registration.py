@@ -65,7 +65,7 @@ def mcp_config(words: "list[str]") -> int:
     if merged == content:
         return say(f"{path} has it already\n")
     replace(path, merged)
-    return say(f"{path}: added the mcp server {NAME}\n")
+    return say(f"{path}: wrote the mcp server {NAME}\n")
 
 
 def parse(words: "list[str]") -> Options:

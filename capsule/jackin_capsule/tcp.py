@@ -137,8 +137,8 @@ def unreachable(host: str, port: int, error: OSError) -> Fault:
     if error.errno == errno.ECONNREFUSED:
         return Fault(
             f"no broker listens at {where}",
-            "the broker does not run, or this is a former session's address: ask the operator to "
-            "start it, then `jackin-broker capsule env NAME`",
+            "ask the operator to start it (`jackin-broker`); where it runs, this is a former "
+            "session's address: `jackin-broker capsule env NAME` tells the new one",
         )
     return Fault(
         f"{where} cannot be reached: {error.strerror or error}",

@@ -14,7 +14,13 @@ from typing import Final
 
 from textual.content import Content
 
-from jackin_broker.operator_protocol import BindingView, GrantKind, GrantOffer, RequestView
+from jackin_broker.operator_protocol import (
+    FINAL_STATES,
+    BindingView,
+    GrantKind,
+    GrantOffer,
+    RequestView,
+)
 
 from .command import GLANCE_CHARS, GLANCE_ITEMS, items_of, legibility_of
 from .ends import end_words
@@ -166,6 +172,9 @@ def _term(offer: GrantOffer | None) -> Content:
 
 
 def over_line(view: RequestView, width: int) -> Content:
-    """What became of a request."""
-    head = row(own("Over, "), end_words(view), own(": "))
+    """What became of a request that is not waiting: over, or approved elsewhere and under way."""
+    if view.state in FINAL_STATES:
+        head = row(own("Over, "), end_words(view), own(": "))
+    else:
+        head = own("It was approved elsewhere and goes on: ")
     return row(head, command_line(view, width - head.cell_length))

@@ -420,3 +420,13 @@ def test_a_broker_with_a_passphrase_file_starts_unlocked(tmp_path: Path) -> None
         running.env.update(env)
         running.start()
         assert running.ask("status")["vault"] == "unlocked"
+
+
+def test_options_that_do_not_go_together_store_nothing_and_blame_no_file(
+    operator: Operator,
+) -> None:
+    refused = operator.add("GH", "--deliver", "stdin", "--deliver-as", "OTHER", value=a_value())
+    assert refused.returncode == 1
+    assert "env.GH.deliver_as: means nothing with deliver = 'stdin'" in refused.stderr
+    assert "hint: nothing was stored; what goes together: " in refused.stderr
+    assert not operator.config_file.exists()

@@ -8,6 +8,7 @@ from jackin_broker.operator_protocol import RequestState
 from jackin_broker.protocol import EndedBy
 from jackin_picker.ends import end_words
 from jackin_picker.glimpse import words_of
+from jackin_picker.plain_lines import over_line
 from support.operator_playbook import a_request
 
 
@@ -47,3 +48,15 @@ def test_a_filter_finds_an_end_by_its_words_and_by_its_code() -> None:
     words = words_of(a_request(state=RequestState.DONE, outcome="operator", exit_code=143))
     assert "ended by the operator" in words
     assert "done operator" in words
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (RequestState.RESOLVING, "It was approved elsewhere and goes on: "),
+        (RequestState.RUNNING, "It was approved elsewhere and goes on: "),
+        (RequestState.CANCELLED, "Over, cancelled: "),
+    ],
+)
+def test_plain_mode_calls_over_only_what_is_over(state: RequestState, words: str) -> None:
+    assert over_line(a_request(state=state), 80).plain.startswith(words)

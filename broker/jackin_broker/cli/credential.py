@@ -17,7 +17,7 @@ import click
 from .. import config as configuration
 from .. import paths
 from ..bindings import Binding, Delivery, KeyringSource, Redact, describe_source
-from ..config import Config, edits
+from ..config import Config, InvalidConfig, edits
 from ..config.delivering import wrong_variable
 from ..display import show
 from ..errors import ConfigError, JackinError
@@ -58,7 +58,7 @@ credential.add_command(check)
     "--destination",
     "destinations",
     multiple=True,
-    metavar="USER@HOST",
+    metavar="[USER@]HOST",
     help="For --deliver ssh-agent: the only host that the key is for; may be repeated.",
 )
 @click.option("--label", help="A few words for the picker.")
@@ -95,7 +95,7 @@ def add(
     def change(text: str) -> str:
         return edits.set_entry(text, name, entry)
 
-    planned = edits.preview(places.config_file, change)
+    planned = _planned(places.config_file, change)
     given = read_value(name, from_file, from_stdin) if from_file or from_stdin else None
     keyring = _store(planned, places, name, given)
     edits.write(places.config_file, change, lock=places.state_dir / _CONFIG_LOCK_NAME)
@@ -103,6 +103,20 @@ def add(
     for line in configuration.warnings(planned):
         if line.startswith(f"env.{name}: "):
             click.echo(f"warning: {line}", err=True)
+
+
+def _planned(file: Path, change: edits.Change) -> Config:
+    """The configuration as it would be. The file was in order: what is wrong now, an option said.
+
+    Raises: ConfigError.
+    """
+    try:
+        return edits.preview(file, change)
+    except InvalidConfig as error:
+        raise ConfigError(
+            str(error.problems[0]),
+            hint="nothing was stored; what goes together: jackin-broker credential add --help",
+        ) from error
 
 
 def _entry(

@@ -30,7 +30,8 @@ class InvalidConfig(ConfigError):
 
     def __init__(self, problems: Sequence[Problem], *, origin: str) -> None:
         self.problems = tuple(problems)
-        more = f", {len(problems) - 1} more problems" if len(problems) > 1 else ""
+        others = len(problems) - 1
+        more = f", {others} more problem{'s' if others > 1 else ''}" if others else ""
         hint = f"edit {origin}{more}; `jackin-broker config check` shows all"
         super().__init__(str(problems[0]), hint=hint)
 

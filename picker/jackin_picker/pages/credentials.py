@@ -100,7 +100,7 @@ class CredentialsPage(PageScreen):
         way = row(
             fitted(credential.source, max(4, room * 2 // 3), 1, QUIET)[0],
             own(" → ", QUIET),
-            literal(credential.delivery, QUIET, limit=16),
+            literal(credential.delivery, QUIET, limit=24),
         )
         return [spread(row(name, own("  "), way), row(own(" "), tail, own(" ")), width)]
 
