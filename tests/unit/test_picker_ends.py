@@ -17,9 +17,9 @@ from support.operator_playbook import a_request
     [
         (RequestState.DONE, "exit", 0, "done, exit 0 after 1:12"),
         (RequestState.DONE, "exit", 3, "done, exit 3 after 1:12"),
-        (RequestState.DONE, "operator", 143, "ended by the operator after 1:12"),
+        (RequestState.DONE, "operator", 124, "ended by the operator after 1:12"),
         (RequestState.DONE, "time_limit", 124, "ended at its time limit after 1:12"),
-        (RequestState.DONE, "caller_gone", 143, "ended: its caller went away after 1:12"),
+        (RequestState.DONE, "caller_gone", 124, "ended: its caller went away after 1:12"),
         (RequestState.DONE, "internal_error", None, "ended: the broker failed after 1:12"),
         (RequestState.DENIED, "operator_denied", None, "denied by the operator"),
         (RequestState.DENIED, "operator", None, "ended before it began"),
@@ -39,13 +39,13 @@ def test_an_end_is_said_in_words(
 
 @pytest.mark.parametrize("by", [one for one in EndedBy if one is not EndedBy.EXIT])
 def test_no_code_of_what_ended_a_command_is_shown_raw(by: EndedBy) -> None:
-    said = end_words(a_request(state=RequestState.DONE, outcome=by.value, exit_code=143)).plain
+    said = end_words(a_request(state=RequestState.DONE, outcome=by.value, exit_code=124)).plain
     assert said.startswith("ended")
     assert "_" not in said
 
 
 def test_a_filter_finds_an_end_by_its_words_and_by_its_code() -> None:
-    words = words_of(a_request(state=RequestState.DONE, outcome="operator", exit_code=143))
+    words = words_of(a_request(state=RequestState.DONE, outcome="operator", exit_code=124))
     assert "ended by the operator" in words
     assert "done operator" in words
 
