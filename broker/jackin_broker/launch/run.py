@@ -271,6 +271,10 @@ class _Launch:
         if child is not None and child.poll() is None:
             self._launcher.end(self._prepared)
             self._signal(signal.SIGKILL)
+            if self._init_pidfd is None and self._launcher.has_boundary:
+                # Where bubblewrap is killed as it starts, its child waits for it for ever.
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
             try:
                 child.wait(END_GRACE_S)  # it collects init, so that nothing is left after us
             except subprocess.TimeoutExpired:

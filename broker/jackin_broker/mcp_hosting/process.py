@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import socket
 from asyncio.subprocess import PIPE
 from collections.abc import Callable
@@ -79,11 +81,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         transport = self._transport
         if transport is None:
             return
-        if self.ended.done():
+        if self.ended.done() or transport.get_returncode() is not None:
             _log.warning("an mcp server ended by itself, status %s", transport.get_returncode())
         else:
+            # Its group: where bubblewrap is killed as it starts, its child waits for it for ever.
             with suppress(ProcessLookupError):
-                transport.kill()
+                os.killpg(transport.get_pid(), signal.SIGKILL)
         self.resume_output()
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_S):
