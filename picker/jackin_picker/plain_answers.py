@@ -7,7 +7,7 @@ one at a time; what the broker refuses is said in its words, and the request ask
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Final, Protocol
 
 from textual.content import Content
@@ -28,7 +28,6 @@ from jackin_broker.operator_protocol import (
 from .glimpse import SLOW_S
 from .guard import Press
 from .handover import Handover
-from .inbox import Inbox
 from .link import Link
 from .plain_lines import (
     HELP,
@@ -37,7 +36,7 @@ from .plain_lines import (
     terms_of,
     ticked_line,
 )
-from .plain_pages import VERBS, PlainPages
+from .plain_pages import VERBS, PlainPages, Room
 from .plain_prompt import PlainPrompt
 from .plain_terminal import PlainTerminal
 from .plain_words import Order, Verb
@@ -50,7 +49,7 @@ _NOT_UNDERSTOOD: Final = own("Not understood, nothing was done: help says what c
 _WRONG_NUMBER: Final = own("That is not its number: nothing was done, and it gets another one.")
 
 
-class Session(Protocol):
+class Session(Room, Protocol):
     """What orders act on."""
 
     @property
@@ -58,21 +57,6 @@ class Session(Protocol):
 
     @property
     def terminal(self) -> PlainTerminal: ...
-
-    @property
-    def inbox(self) -> Inbox: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def is_asking(self) -> bool: ...
-
-    def say(self, lines: Iterable[Content]) -> None: ...
-
-    def tell(self, line: Content) -> None: ...
-
-    def now_s(self) -> float: ...
 
     def ask(self) -> None: ...
 
